@@ -1,4 +1,4 @@
-"""Discovery of candidates for substitutions: all small terms of a preset, by value, paired, pruned."""
+"""Discovery of candidate substitutions: enumeration of small terms, pairing by value, pruning."""
 
 from superopt.generator.enumerate.enumeration import Level
 from superopt.generator.presets.preset import Preset

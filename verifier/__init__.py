@@ -1,4 +1,4 @@
-"""From a candidate equation to a verdict: refute by evaluation, prove from axioms, validate symbolically."""
+"""Verification of candidate equations: refutation by evaluation, proof from axioms, symbolic validation."""
 
 from superopt.verifier.hashes import ContentHashes, content_hashes
 from superopt.verifier.verify import Options, Status, Verdict, verify, verify_many, verify_most_general

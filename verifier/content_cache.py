@@ -1,8 +1,7 @@
-"""Answers kept between runs, by the content of the question: JSON files under the user's cache directory.
+"""Content-addressed cache of results between runs: JSON files in the user's cache directory.
 
-A key is a hash of everything that the answer depends on, so that nothing ever has to be thrown away for being
-out of date. Losing the cache costs time and nothing else: what cannot be read is asked again, what cannot be
-written is not kept.
+A key is a hash of everything that the answer depends on, so entries never become stale. Losing the cache
+costs only time: unreadable entries are recomputed, and write errors are ignored.
 """
 
 from __future__ import annotations

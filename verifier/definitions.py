@@ -1,4 +1,4 @@
-"""What a piece of this project's code computes: syntax trees of definitions, and what they refer to.
+"""Definitions: normalised syntax trees of this project's code and their references, for hashing.
 
 A *definition* is a function, a class without its members, a member of a class, or an assignment. Its text
 leaves out everything that does not change what it computes: docstrings, comments, annotations, the wording of

@@ -1,4 +1,4 @@
-"""The gate: which stored rules rest on axioms, operators and a verifier that are still the same."""
+"""The gate: compares the hashes of stored rules with the current axioms, operators and verifier."""
 
 from __future__ import annotations
 

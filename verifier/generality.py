@@ -1,4 +1,4 @@
-"""Forms of one rule: which is another with values put in for attribute variables, which is about matrices."""
+"""Relations between forms of a rule: instances by attribute values, matrix forms."""
 
 from __future__ import annotations
 

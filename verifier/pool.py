@@ -1,8 +1,7 @@
-"""Judges many items in worker processes so that none is lost: what kills a worker costs only its own item.
+"""Fault-tolerant process pool: an item that kills its worker loses only its own result.
 
-A worker that dies (a solver crashes, the kernel takes back memory) or takes too long is replaced. The item
-that a dead one was at is tried once more, alone in a fresh process; if that dies too, it is given up with the
-reason.
+A worker that dies (solver crash, out of memory) or takes too long is replaced. Its current item is retried
+once, alone in a fresh process; if that dies too, the item fails with the reason.
 """
 
 from __future__ import annotations
@@ -252,7 +251,7 @@ class _Pool(Generic[Item, Answer]):
         yield worker.given.popleft(), read.answer[0] if read.answer else _Outcome((), read.reason)
 
     def _bury(self, worker: _Worker) -> Iterator[tuple[int, _Outcome[Answer]]]:
-        """What a dead worker leaves: the item that it was at, to be tried again or given up, and the rest."""
+        """Handles a dead worker: retries or fails its current item, and requeues the rest."""
         how = self._end(worker)
         if not worker.started:
             self._false_start(how)
@@ -287,7 +286,7 @@ class _Pool(Generic[Item, Answer]):
             raise MissingServiceError(f"no worker process can be started: it {how}")
 
     def _end(self, worker: _Worker) -> str:
-        """Takes a worker off the list and says how it ended; one that lives on is killed."""
+        """Removes a worker, killing it if alive; returns how it ended."""
         self._workers = [other for other in self._workers if other is not worker]
         worker.connection.close()
         worker.process.join(_GRACE_SECONDS)
@@ -315,7 +314,7 @@ def _uninterrupted() -> Generator[None]:
 
 
 def _work(connection: Connection, function: bytes, megabytes: int) -> None:
-    """A worker: reads lists of pickled items and answers each, until there is nobody to answer."""
+    """Worker loop: reads lists of pickled items and answers each, until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it ends it
     judge = pickle.loads(function)
     roomy = _address_space() + megabytes * _MEGABYTE // 2

@@ -1,4 +1,4 @@
-"""Refinement: where one side of an equation is defined, the other is defined and equal, element by element.
+"""Refinement test: wherever one side of an equation is defined, the other is defined and equal.
 
 Both sides are evaluated on partial real numbers (``superopt.domains.partial``), at inputs on which partial
 operators are undefined on some elements and defined on others.

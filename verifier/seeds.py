@@ -1,4 +1,4 @@
-"""Seeds of random choices: from what is checked and a number, which may be one that nobody can foresee."""
+"""Seeds of random choices: derived from the checked equation and a number, optionally unpredictable."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from superopt.ir.terms import Equation
 def seed_of(equation: Equation, stream: int, seed: int = 0) -> int:
     """A seed for one stream of random choices about one equation.
 
-    With ``seed`` 0 it depends on what is checked and on nothing else, so that results are the same whenever
-    they are asked for; whoever writes the equation can foresee them then.
+    With ``seed`` 0 it depends only on what is checked, so that results are reproducible, but the author of an
+    equation can predict them.
     """
     salt = f"{seed}:" if seed else ""
     digest = hashlib.sha256(f"{salt}{stream} {format_equation(equation)}".encode()).digest()

@@ -1,4 +1,4 @@
-"""The verdict on an equation: refute first, then prove, then validate; only all three make it verified."""
+"""Verdicts on equations: refutation, then proof, then validation; verified only if all three succeed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from superopt.verifier.seeds import chosen_seed, seed_of
 
 
 class Status(enum.StrEnum):
-    """What is known about an equation."""
+    """The verdict on an equation."""
 
     VERIFIED = "verified"
     REFUTED = "refuted"

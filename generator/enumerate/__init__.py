@@ -1,1 +1,1 @@
-"""Terms of a preset, level by level, grouped by value."""
+"""Enumeration of the terms of a preset, level by level, grouped by value."""

@@ -1,4 +1,4 @@
-"""Instances of operators applied to typed arguments: result types, cuts of splits, split trees of results."""
+"""Applications of operator instances to typed arguments: result types, split positions, split trees."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Types = tuple[TypeId, ...]
 
 
 class Applications:
-    """What the instances of a stage make of classes of given types."""
+    """Results of applying a stage's instances to classes of given types."""
 
     def __init__(self, stage: Stage, table: ClassTable) -> None:
         self._stage = stage
@@ -32,17 +32,17 @@ class Applications:
         self._flows: dict[tuple[Operator, Types], tuple[AxisFlow, ...]] = {}
         self._trees: dict[tuple[int, Types, tuple[TreesId, ...]], TreesId] = {}
         self.halves: npt.NDArray[np.bool_] = np.array([i.operator is None for i in stage.instances])
-        """[instances] which ones are halves of splits."""
+        """[instances] whether an instance is a half of a split."""
 
     def arguments(self, number: int, types: Sequence[TypeId]) -> Iterator[Types]:
-        """Those of the types that have the roles which the instance takes."""
+        """The combinations of types with the roles that the instance accepts."""
         for roles, _ in self._stage.instances[number].signatures:
             yield from itertools.product(
                 *([t for t in types if self._table.types[t].role == role] for role in roles)
             )
 
     def output(self, number: int, arguments: Types, operator: Operator) -> TypeId | None:
-        """The type of the result, None where the operator does not accept the arguments."""
+        """The type of the result, None if the operator does not accept the arguments."""
         key = (number, arguments, operator)
         if key in self._outputs:
             return self._outputs[key]
@@ -61,21 +61,21 @@ class Applications:
         return found
 
     def bound(self, operator: Operator, arguments: Types) -> Operator:
-        """The operator, with the types of its arguments where these are divided."""
+        """The operator, bound to the types of its arguments if these are divided."""
         return bound(operator, tuple([self._table.types[argument].tensor for argument in arguments]))
 
     def operator(self, number: int, type_: TypeId, trees: TreesId) -> Operator | None:
-        """The operator of an instance; a half cuts where its argument was joined, None where it was not."""
+        """The operator of an instance; a half splits where its argument was concatenated, else None."""
         instance = self._stage.instances[number]
         return instance.operator or self.cut(instance, type_, trees)
 
     def cut(self, instance: Instance, type_: TypeId, trees: TreesId) -> Operator | None:
-        """The half of a split that cuts a class where it was joined."""
+        """The half of a split at the position where a class was concatenated."""
         size = self.joint(instance.axis, type_, trees)
         return None if size is None else instance.cut_at(size)
 
     def joint(self, axis: int, type_: TypeId, trees: TreesId) -> int | None:
-        """The size of the first of the two parts that were joined along an axis."""
+        """The size of the first of the two parts concatenated along an axis."""
         rank = len(self._table.types[type_].shape)
         if not -rank <= axis < rank:
             return None
@@ -83,7 +83,7 @@ class Applications:
         return None if isinstance(tree, int) else size_of(tree[0])
 
     def joins(self, operator: Operator, arguments: Types, axis: int) -> bool:
-        """Whether the operator itself puts its arguments one after the other along that axis."""
+        """Whether the operator itself concatenates its arguments along that axis."""
         flows = self._flows_of(operator, arguments)
         return -len(flows) <= axis < len(flows) and flows[axis].joined is not None
 

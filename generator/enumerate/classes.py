@@ -1,4 +1,4 @@
-"""Value classes: terms that agree on random arguments, and what is known of the term that stands for each."""
+"""Value classes: terms with equal fingerprints, and properties of the representative of each class."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Masks: TypeAlias = "npt.NDArray[np.uint32]"
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What is known of every class: [n] arrays, and ``parts`` [n, width] of its representative.
+    """Properties of all classes: [n] arrays, and ``parts`` [n, width] of the representatives.
 
-    ``rows``: the number of the representative among all terms that are recorded.
+    ``rows``: the row of the representative among all recorded terms.
     """
 
     types: Indices
@@ -37,7 +37,7 @@ class Columns:
 
 
 class ClassTable:
-    """All classes; grows level by level. ``width``: the most operators that a representative has."""
+    """All classes; grows level by level. ``width``: the maximum number of operators of a representative."""
 
     def __init__(self, width: int) -> None:
         self.types: list[InputType] = []
@@ -45,7 +45,7 @@ class ClassTable:
         self._type_ids: dict[InputType, TypeId] = {}
         self._tree_ids: dict[tuple[SplitTree, ...], TreesId] = {}
         self.keys: Keys = np.empty(0, np.int64)
-        """Of all classes, ascending."""
+        """The keys of all classes, ascending."""
         self._classes: Indices = np.empty(0, np.int32)
         empty = np.empty(0, np.int32)
         self.columns = Columns(
@@ -54,11 +54,11 @@ class ClassTable:
 
     @property
     def count(self) -> int:
-        """How many classes there are."""
+        """The number of classes."""
         return len(self.keys)
 
     def type_id(self, type_: InputType) -> TypeId:
-        """The number of a type, new or known."""
+        """The id of a type, assigned on first use."""
         known = self._type_ids.get(type_)
         if known is None:
             known = self._type_ids[type_] = len(self.types)
@@ -66,7 +66,7 @@ class ClassTable:
         return known
 
     def trees_id(self, trees: tuple[SplitTree, ...]) -> TreesId:
-        """The number of a tuple of split trees, new or known."""
+        """The id of a tuple of split trees, assigned on first use."""
         known = self._tree_ids.get(trees)
         if known is None:
             known = self._tree_ids[trees] = len(self.trees)
@@ -74,7 +74,7 @@ class ClassTable:
         return known
 
     def classify(self, keys: Keys) -> tuple[Indices, npt.NDArray[np.intp]]:
-        """[n] the class of each key; and which ones are the first of a class that was not known before."""
+        """[n] the class of each key; and which keys are the first of a new class."""
         distinct, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         classes = self.find(distinct)
         unknown = np.flatnonzero(classes < 0)
@@ -86,7 +86,7 @@ class ClassTable:
         return classes[inverse], first[ordered]
 
     def find(self, keys: Keys) -> Indices:
-        """[n] the class of each key, -1 where there is none."""
+        """[n] the class of each key, -1 if unknown."""
         if not len(self.keys):
             return np.full(len(keys), -1, np.int32)
         at = np.searchsorted(self.keys, keys)
@@ -94,7 +94,7 @@ class ClassTable:
         return np.where(self.keys[at] == keys, self._classes[at], np.int32(-1))
 
     def describe(self, added: Columns) -> None:
-        """Records the classes that ``classify`` has just made."""
+        """Records the properties of the classes just created by ``classify``."""
         known = self.columns
         width = known.parts.shape[1]
         missing = np.full((len(added.parts), max(0, width - added.parts.shape[1])), -1, np.int32)

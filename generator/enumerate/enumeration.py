@@ -1,8 +1,8 @@
-"""All terms over a stage, level by level, grouped by value: only one term of each class is built upon.
+"""Enumeration of all terms of a stage by level; only one representative per value class is extended.
 
-The number of operators of a term counts shared work once. The last level is by far the largest: it is made in
-parts, which only give keys, and of its terms only those are recorded that equal another one or whose two
-halves along some axis are known. No loop runs per term.
+The size of a term counts shared operators once. The last level is by far the largest: it is computed in parts
+that yield only keys, and only those of its terms are recorded that equal another term or whose two halves
+along some axis are known. There is no loop over terms.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from superopt.ops.bound import bound
 SEED = 20261121
 
 PART_PAIRS = 1 << 20
-"""About how many pairs of arguments a part of the last level looks at."""
+"""Approximate number of argument pairs per part of the last level."""
 
 MEMORY_BYTES = 1 << 30
-"""What values and keys take before they are written to files; indices and what is at work come on top."""
+"""Memory for values and keys before they spill to files, without indices and temporary arrays."""
 
 
 RECORDED_AT_ONCE = 1 << 18
 
 REUSED_BYTES = 31 << 20
-"""One array of this size, made and freed, tells the allocator of glibc to keep arrays up to it for reuse:
-otherwise page faults of temporary arrays take longer than what is computed in them."""
+"""Allocating and freeing one array of this size raises glibc's mmap threshold, so that arrays up to it are
+reused; otherwise page faults of temporary arrays take longer than the computation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Counts after all terms of ``ops`` operators: terms of exactly that size, classes in all."""
+    """Counts after the level of ``ops`` operators: terms of exactly that size, total number of classes."""
 
     ops: int
     terms: int
@@ -59,11 +59,11 @@ class Level:
 
 
 class Enumeration:
-    """The classes and terms of a stage. Made with all levels but the last; ``complete`` adds that one, or
-    ``last_level`` of each of the ``parts``, anywhere, and then ``finish``.
+    """The classes and terms of a stage. Constructed with all levels but the last, which ``complete`` adds; or
+    call ``last_level`` for each of the ``parts``, in any process, and then ``finish``.
 
-    Equal stages give equal enumerations, in any process and with the values on any ``device``. What is too
-    large for ``memory_bytes`` is in a file.
+    Deterministic: equal stages give equal enumerations in any process and on any ``device``. Arrays beyond
+    ``memory_bytes`` spill to a file.
     """
 
     def __init__(
@@ -99,16 +99,16 @@ class Enumeration:
 
     @property
     def parts(self) -> int:
-        """How many parts the last level has; depends on the stage alone."""
+        """The number of parts of the last level; depends only on the stage."""
         return len(self._parts)
 
     def complete(self) -> Enumeration:
-        """Itself, after all parts of the last level were made here."""
+        """Computes all parts of the last level in this process; returns itself."""
         self.finish(self.last_level(part) for part in range(self.parts))
         return self
 
     def last_level(self, part: int) -> LastLevel:
-        """The keys of a part; the same in every process."""
+        """The keys of a part of the last level; the same in every process."""
         keys: list[Keys] = [np.empty(0, np.int64)]
         halved: list[npt.NDArray[np.bool_]] = [np.empty(0, bool)]
         for drivers, piece in self.last_pieces(part):
@@ -119,7 +119,7 @@ class Enumeration:
         return LastLevel(part, found[order], order.astype(np.uint32), np.concatenate(halved)[order])
 
     def last_pieces(self, part: int) -> Iterator[tuple[Drivers, Piece]]:
-        """The terms of a part, in the order in which they are numbered."""
+        """The terms of a part in numbering order."""
         for block in self._parts[part]:
             drivers = self.evaluation.drivers(block)
             for piece in self._pieces.pieces(block):
@@ -139,11 +139,11 @@ class Enumeration:
         self._report(Level(size, collected.terms, before + fresh))
 
     def canonical(self, inputs: Masks) -> npt.NDArray[np.bool_]:
-        """Whether the inputs of each type are used from the first on: other terms are renamings."""
+        """Whether the inputs of each type are used in order without gaps; other terms are renamings."""
         return self._pieces.canonical(inputs)
 
     def halves(self, instance: Instance, classes: Indices) -> Indices:
-        """[n] the class of the half of each given class, -1 where it has none or cannot be cut."""
+        """[n] the class of the half of each given class, -1 if unknown or not splittable."""
         found = np.full(len(classes), -1, np.int32)
         columns = self.table.columns
         kinds, inverse = np.unique(
@@ -165,7 +165,7 @@ class Enumeration:
         return found
 
     def _leaves(self) -> list[tuple[InputType, SmallArray]]:
-        """Inputs, then constants; they carry what some operator of the stage needs."""
+        """The values of inputs, then constants, in the richest representation that the stage needs."""
         random = np.random.default_rng(SEED)
         full = SmallFieldDomain().rational(0)
         leaves = [
@@ -183,7 +183,7 @@ class Enumeration:
         return leaves
 
     def _suffices(self, leaves: list[tuple[InputType, SmallArray]]) -> bool:
-        """Whether every operator of the stage can be evaluated on what these carry."""
+        """Whether every operator of the stage can be evaluated on this representation."""
         by_role: dict[str, list[tuple[InputType, SmallArray]]] = {}
         for type_, value in leaves:
             by_role.setdefault(type_.role, []).append((type_, value))
@@ -232,7 +232,7 @@ class Enumeration:
         return TermTable(np.full(count, -1, np.int32), padded(indices), classes, np.zeros(count, np.int8))
 
     def _commuting(self, leaves: list[tuple[InputType, SmallArray]]) -> frozenset[int]:
-        """Instances of two arguments whose order does not matter on inputs."""
+        """The binary instances that are commutative on inputs."""
         found: set[int] = set()
         for number, instance in enumerate(self.stage.instances):
             operator = instance.operator
@@ -271,9 +271,9 @@ class Enumeration:
         self._report(Level(size, len(found), self.table.count))
 
     def _record(self, instances: Indices, arguments: Indices, keys: Keys, size: int) -> None:
-        """Adds terms to the table, and the classes that are new; the first term of a class stands for it.
+        """Adds terms to the table, and new classes; the first term of a class is its representative.
 
-        Terms come in order of instances, those first whose first argument took fewest operators to make.
+        Terms are ordered by instance, then by the size of the first argument.
         """
         ranks = instances.astype(np.int16) * 16 + self.table.columns.levels[arguments[:, 0]]
         order = np.argsort(ranks, kind="stable")
@@ -311,7 +311,7 @@ class Enumeration:
         )
 
     def _parts_of(self, arguments: Indices, classes: Indices) -> Indices:
-        """[n, width] the operators of terms, by class, their own first."""
+        """[n, width] the classes of the subterms of each term, its own first."""
         columns = self.table.columns
         parts = classes[:, None]
         for given in arguments.T:
@@ -333,7 +333,7 @@ class Enumeration:
     def _found_again(
         self, parts: npt.NDArray[np.int32], places: npt.NDArray[np.uint32]
     ) -> tuple[Indices, Indices]:
-        """The instances and arguments of terms of the last level, given in order of part and place."""
+        """The instances and arguments of terms of the last level, given by part and position in order."""
         instances: list[Indices] = [np.empty(0, np.int32)]
         arguments: list[Indices] = [padded(np.empty((0, 1), np.int32))]
         for first, last in runs(parts):

@@ -1,4 +1,4 @@
-"""Keys of pieces: by matrix products where an operator is linear or bilinear, by evaluating it otherwise."""
+"""Fingerprint keys of pieces: by matrix products for linear and bilinear operators, else by evaluation."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from superopt.ops import Operator
 CACHED_BYTES = 1 << 28
 
 PROBES = 4
-"""Evaluations for each unit tensor that a bilinear operator costs once, about."""
+"""Approximate one-time cost of a bilinear operator, in evaluations per unit tensor."""
 
 
 @dataclass(frozen=True)
 class Functional:
-    """A linear form of results, [vectors, elements], and the type that it makes keys of.
+    """A linear form of results, [vectors, elements], and the type whose keys it gives.
 
     ``placed`` are the weights on the device.
     """
@@ -49,7 +49,7 @@ class Functional:
 
 @dataclass(frozen=True)
 class Drivers:
-    """The classes of a block with their values, which are computed when they are first asked for."""
+    """The classes of a block with their values, computed lazily."""
 
     block: Block
     classes: Indices
@@ -57,7 +57,7 @@ class Drivers:
 
     @cached_property
     def values(self) -> SmallArray:
-        """All at the first test vector, then at the next ones."""
+        """The values: all classes at the first test vector, then at the next ones."""
         return self._values.take(self.block.type, self.classes)
 
     @cached_property
@@ -68,7 +68,7 @@ class Drivers:
 
 
 class Evaluation:
-    """Computes keys on a device; remembers what partners make of linear and bilinear operators."""
+    """Computes keys on a device; caches the forms of partners of linear and bilinear operators."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Evaluation:
         return Functional((), self._fingerprints.weights(known), self._fingerprints.placed(known), known)
 
     def part(self, type_: TypeId, part: TypeId, axis: int, start: int) -> Functional:
-        """The form of that part of results which begins at ``start`` along an axis, cut out."""
+        """The form of the slice of results that begins at ``start`` along an axis."""
         whole, cut = self._table.types[type_], self._table.types[part]
         weights = np.zeros((VECTORS, *whole.shape))
         index: list[slice] = [slice(None)] * (1 + len(whole.shape))
@@ -118,17 +118,17 @@ class Evaluation:
         return self._fingerprints.packed(functional.type, forms)
 
     def evaluated_keys(self, piece: Piece, drivers: Drivers, functional: Functional) -> Keys:
-        """The same, never by matrix products."""
+        """As ``keys``, always by evaluation."""
         return self._fingerprints.packed(functional.type, self._evaluated(piece, drivers, functional))
 
     def _pays(self, piece: Piece, block: Block) -> bool:
-        """Whether there are more terms than unit tensors that tell what the operator does."""
+        """Whether a matrix product is cheaper: more terms than unit tensors."""
         units = min(int(np.prod(self._table.types[t].shape, dtype=np.int64)) for t in piece.types)
         drivers = len(self._levels.members(block.type, block.level))
         return drivers * len(piece.partners) * VECTORS > PROBES * units
 
     def _repays(self, piece: Piece, functional: Functional) -> bool:
-        """Whether a linear form is known, or a piece has more terms than it takes unit tensors to know it."""
+        """Whether the linear form is cached, or has fewer unit tensors than the piece has terms."""
         units = sum(int(np.prod(self._table.types[t].shape, dtype=np.int64)) for t in piece.types)
         known = ("linear", piece.operator, piece.types, functional.name) in self._cache
         return known or piece.count * VECTORS > units
@@ -148,7 +148,7 @@ class Evaluation:
         return reduced_in_place(xp.stack(sums))
 
     def _added(self, piece: Piece, drivers: Drivers, partners: Indices, functional: Functional) -> Wide:
-        """[vectors, n] what each partner adds to the form of a LINEAR operator."""
+        """[vectors, n] the contribution of each partner to the form of a LINEAR operator."""
         forms = self._linear_forms(piece.operator, piece.types, functional)[1 - piece.place]
         if piece.kept is None and (drivers.classes[piece.drivers] == partners).all():
             chosen = self._device.put(piece.drivers)

@@ -1,4 +1,4 @@
-"""Keys of values: three residues, one for each test vector, of a linear form that depends on the type."""
+"""Fingerprint keys of values: three residues, one per test vector, of a type-dependent linear form."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Fingerprints:
         return found
 
     def placed(self, type_: InputType) -> Wide:
-        """The same on the device."""
+        """``weights`` on the device."""
         found = self._placed.get(type_)
         if found is None:
             found = self._placed[type_] = self._device.put(self.weights(type_))

@@ -1,4 +1,4 @@
-"""Which tuples of classes make a term of a given size, shared work counted once: joins on index arrays."""
+"""Joins of classes into argument tuples by term size, with shared operators counted once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 Indices: TypeAlias = "npt.NDArray[np.int32]"
 
 CHUNK = 1 << 19
-"""Pairs that are looked at in one call."""
+"""Number of pairs per call."""
 
 OVERLAP_LIMIT = 3
 """Arguments that overlap without one containing the other are joined up to this many operators in all."""
@@ -35,7 +35,7 @@ class Tuples:
 
 
 def union(left: Indices, right: Indices) -> Indices:
-    """Row by row, the set of parts of both: [n, width] and [n, width] to [n, width], largest first."""
+    """Row by row, the union of parts: [n, width] and [n, width] to [n, width], largest first."""
     width = max(left.shape[1], right.shape[1])
     both = np.sort(np.concatenate((left, right), axis=1), axis=1)[:, ::-1]
     repeated = np.zeros(both.shape, bool)
@@ -45,7 +45,7 @@ def union(left: Indices, right: Indices) -> Indices:
 
 
 def common(left: Indices, right: Indices) -> npt.NDArray[np.int8]:
-    """Row by row, how many parts are in both."""
+    """Row by row, the number of common parts."""
     count = np.zeros(len(left), np.int8)
     for column in range(right.shape[1]):
         part = right[:, column : column + 1]
@@ -54,7 +54,7 @@ def common(left: Indices, right: Indices) -> npt.NDArray[np.int8]:
 
 
 def distinct_rows(rows: Indices) -> tuple[Indices, npt.NDArray[np.intp]]:
-    """The different rows of [n, width], and for each row the number of the one that equals it."""
+    """The distinct rows of [n, width], and for each row the index of its distinct row."""
     low = int(rows.min(initial=0))
     base = int(rows.max(initial=0)) - low + 1
     if base ** rows.shape[1] >= 1 << 62:
@@ -128,7 +128,7 @@ def _crossed(lefts: Indices, rights: Indices) -> Iterator[tuple[Indices, Indices
 def _overlapping(
     left: Tuples, lefts: Indices, right: Tuples, rights: Indices, size: int
 ) -> Iterator[tuple[Indices, Indices]]:
-    """Pairs that have a part in common; beyond OVERLAP_LIMIT only those where one is a part of the other."""
+    """Pairs with a common part; beyond OVERLAP_LIMIT only those where one contains the other."""
     anything = size <= OVERLAP_LIMIT
     pairs = [_sharing(left.parts, lefts, right.parts if anything else right.parts[:, :1], rights)]
     if not anything:

@@ -1,4 +1,4 @@
-"""Keys of the last level, part by part: sorted runs, in memory or in files, merged by ranges of keys."""
+"""External merge of the keys of the last level: sorted runs in memory or files, merged by key range."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from superopt.generator.enumerate.fingerprints import Keys
 from superopt.generator.enumerate.spill import Overflow, Written
 
 MERGED_KEYS = 1 << 22
-"""About how many keys are merged at once."""
+"""Approximate number of keys merged at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastLevel:
-    """A part of the last level: its keys in ascending order, the place of each term among those of the part,
-    and whether its two halves along some axis are known classes."""
+    """A part of the last level: its keys in ascending order, the position of each term in the part, and
+    whether its two halves along some axis are known classes.
+    """
 
     part: int
     keys: Keys
@@ -27,7 +28,7 @@ class LastLevel:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Terms that are looked at: [n] part, place in it, key; in order of part and place."""
+    """Terms to record: [n] part, position, key; ordered by part and position."""
 
     parts: npt.NDArray[np.int32]
     places: npt.NDArray[np.uint32]
@@ -43,7 +44,7 @@ class _Written:
 
 
 class Membership:
-    """Whether keys are among known ones; most that are not are turned away by one look at a table."""
+    """Membership test of keys with a hash filter that rejects most unknown keys."""
 
     def __init__(self, known: Keys) -> None:
         bits = min(28, max(10, int(len(known) * 16).bit_length()))
@@ -63,7 +64,7 @@ class Membership:
 
 
 class Runs:
-    """Collects the parts; what outgrows ``limit`` bytes is written to ``overflow``."""
+    """Collects the parts; beyond ``limit`` bytes they spill to ``overflow``."""
 
     def __init__(self, overflow: Overflow, limit: int) -> None:
         self._overflow = overflow
@@ -73,7 +74,7 @@ class Runs:
         self.terms = 0
 
     def add(self, block: LastLevel) -> None:
-        """Takes a part."""
+        """Adds a part."""
         size = block.keys.nbytes + block.places.nbytes + block.halved.nbytes
         self.terms += len(block.keys)
         if self._held + size <= self._limit:
@@ -84,8 +85,9 @@ class Runs:
         self._runs.append(_Written(block.part, written[0], written[1], written[2]))
 
     def merged(self, known: Keys) -> tuple[int, Recorded]:
-        """How many keys are not ``known`` (ascending), and the terms that share a key, also with a known one,
-        or that are halved."""
+        """The number of keys not in ``known`` (ascending), and the terms that share a key, also with a known
+        one, or whose halves are known.
+        """
         count = max(1, -(-self.terms // MERGED_KEYS))
         bounds = [int(b) for b in np.linspace(0, 2**63 - 1, count + 1)[1:-1]]
         fresh = 0
@@ -126,7 +128,7 @@ class Runs:
         )
 
     def _slice(self, run: LastLevel | _Written, low: int, high: int | None) -> LastLevel:
-        """A range of keys of a run, copied; a file is only mapped meanwhile."""
+        """A copy of a key range of a run; files are mapped only meanwhile."""
         if isinstance(run, _Written):
             keys, places, halved = map(self._overflow.mapped, (run.keys, run.places, run.halved))
             run = LastLevel(run.part, keys, places, halved)

@@ -1,7 +1,7 @@
-"""Which terms a level has, as index arrays: driver classes against partner classes. Nothing is computed.
+"""The terms of a level as index arrays of driver and partner classes, without computing values.
 
-The *driver* of an application is the argument that took most operators to make, the first one of equals.
-All classes of a type and level are driven in blocks, so that the values of a block serve every application.
+The *driver* of an application is its largest argument (the first of equal ones). Classes of a type and level
+are processed in blocks as drivers, so that the values of a block are reused by all applications.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from superopt.generator.presets.preset import InputType, Stage
 from superopt.ops import Operator
 
 BLOCK_ELEMENTS = 1 << 19
-"""Elements of the values of a block of drivers, at one test vector."""
+"""Number of elements of the values of a block of drivers at one test vector."""
 
 PIECE_PAIRS = 1 << 20
 
@@ -42,8 +42,8 @@ class Block:
 class Piece:
     """Applications of one operator to classes of given types.
 
-    ``drivers`` are rows of the block. Dense: each driver with each partner, of which ``kept`` are counted;
-    otherwise driver and partner are paired one by one. Tuples: ``partners`` [n, arity] are all arguments.
+    ``drivers`` are rows of the block. Dense: all combinations of drivers and partners, filtered by ``kept``;
+    otherwise drivers and partners are paired by index. Tuples: ``partners`` [n, arity] are all arguments.
     """
 
     number: int
@@ -57,7 +57,7 @@ class Piece:
 
     @property
     def count(self) -> int:
-        """How many terms it has."""
+        """The number of terms."""
         return len(self.partners) if self.kept is None else int(np.count_nonzero(self.kept))
 
     def pairs(self) -> tuple[npt.NDArray[np.intp], Indices]:
@@ -98,7 +98,7 @@ class Levels:
         self.commutative: frozenset[int] = frozenset()
 
     def close(self, level: int) -> None:
-        """Notes the classes of a level that is complete."""
+        """Records the classes of a completed level."""
         columns = self._table.columns
         classes = np.flatnonzero(columns.levels == level)
         types = columns.types[classes]
@@ -108,7 +108,7 @@ class Levels:
         self._accepted.clear()
 
     def members(self, type_: TypeId, level: int) -> Indices:
-        """The classes of a type that a level added."""
+        """The classes of a type added by a level."""
         return self._members.get((type_, level), np.empty(0, np.int32))
 
     def classes(self, block: Block) -> Indices:
@@ -116,7 +116,7 @@ class Levels:
         return self._drivers(block.type, block.level, block.size)[block.start : block.stop]
 
     def blocks(self, size: int) -> Iterator[tuple[Block, int]]:
-        """The blocks of the level of terms of ``size`` operators, each with about how many pairs it has."""
+        """The blocks of terms of ``size`` operators, each with its approximate number of pairs."""
         for type_, level in sorted(self._members):
             classes = self._drivers(type_, level, size)
             weight = self._weight(type_, level, size)
@@ -151,8 +151,9 @@ class Levels:
                         yield Piece(number, given, types, output, place, drivers, partners, kept)
 
     def _drivers(self, type_: TypeId, level: int, size: int) -> Indices:
-        """The classes of a type and level; of the largest ones before the last level those alone that use
-        inputs in order but for one, which a partner without operators may add."""
+        """The classes of a type and level; for the largest ones before the last level only those that use
+        inputs in order except for one, which a leaf partner may add.
+        """
         members = self.members(type_, level)
         if level < size - 1 or size < self._stage.max_ops:
             return members
@@ -166,7 +167,7 @@ class Levels:
         return self._largest[type_, level]
 
     def _weight(self, type_: TypeId, level: int, size: int) -> int:
-        """About how many terms each class of a type and level drives."""
+        """Approximate number of terms per driver class of a type and level."""
         weight = 0
         for number, instance in enumerate(self._stage.instances):
             role = self._table.types[type_].role
@@ -262,7 +263,7 @@ class Levels:
     ) -> tuple[npt.NDArray[np.intp], Indices]:
         """Pairs that share work and need ``total`` operators together.
 
-        Where the driver needs as many by itself the partner is a part of it, or it.
+        If the driver alone has ``total`` operators, the partner is a part of it or equal to it.
         """
         columns = self._table.columns
         parts = columns.parts[classes]
@@ -282,7 +283,7 @@ class Levels:
     def _disjoint(
         self, block: Block, classes: Indices, partner: TypeId, level: int, start: int, count: int
     ) -> npt.NDArray[np.bool_]:
-        """[drivers, partners] whether they have no part in common."""
+        """[drivers, partners] whether they share no part."""
         kept = np.ones((len(classes), count), bool)
         if level:
             drivers, places = self._sharing(self._table.columns.parts[classes], partner, level)

@@ -1,9 +1,9 @@
-"""Operators seen as linear maps: fingerprints of all results of one operator by a matrix product.
+"""Fingerprints of linear and bilinear operators by matrix products.
 
 Whether an operator is linear in all its arguments together (add, concat, transpose, a split), or linear in
-each of two (matmul, mul, conv), is not listed but tried on random residues: a map that is additive at random
-points of a prime field is linear but for a negligible chance. The key of f(a, b) is then a . Q_b, where Q_b
-comes from evaluating f on unit tensors, so that results themselves are never made.
+each of two (matmul, mul, conv), is not listed but tested on random residues: a map that is additive at random
+points of a prime field is linear except with negligible probability. The key of f(a, b) is then a . Q_b,
+where Q_b comes from evaluating f on unit tensors; the results themselves are never computed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Shape: TypeAlias = "tuple[int, ...]"
 Places: TypeAlias = "npt.NDArray[np.int32]"
 
 CHUNK_ELEMENTS = 1 << 18
-"""Elements of results that one call computes."""
+"""Number of result elements per call."""
 
 _DOMAIN = SmallFieldDomain()
 _RESIDUES_ONLY = SmallArray(np.zeros(0, np.float32))
@@ -52,7 +52,7 @@ class Form(Enum):
 
 @cache
 def form_of(operator: Operator, shapes: tuple[Shape, ...]) -> Form:
-    """What random residues show the operator to be at these shapes."""
+    """The form of an operator at these shapes, tested on random residues."""
     random = np.random.default_rng(len(shapes))
     x, y = ([random_array(random, _POINTS, s, like=_RESIDUES_ONLY) for s in shapes] for _ in range(2))
     both = [_DOMAIN.add(a, b) for a, b in zip(x, y, strict=True)]
@@ -82,7 +82,7 @@ def evaluated(
 
 
 def linear_forms(operator: Operator, shapes: Sequence[Shape], weights: Wide) -> tuple[Wide, ...]:
-    """For each argument of a LINEAR operator, [vectors, elements]: ``weights`` of what it adds."""
+    """For each argument of a LINEAR operator, [vectors, elements]: ``weights`` of its contribution."""
     found: list[Wide] = []
     for place, shape in enumerate(shapes):
         zeros = [_zeros(1, s) for s in shapes]
@@ -144,11 +144,11 @@ class Products:
 
 @cache
 def products_of(operator: Operator, shapes: tuple[Shape, ...]) -> Products | None:
-    """The products that a BILINEAR operator is a sum of, where no result takes an element of one argument
-    twice; None for others.
+    """A BILINEAR operator as a sum of products, if no result uses an element of one argument twice; else
+    None.
 
-    Each unit tensor of the smaller argument meets ones, which shows the coefficients, a ramp, which shows the
-    partners, and random residues, which must confirm both.
+    Each unit tensor of the smaller argument is combined with ones (gives coefficients), a ramp (gives
+    partners) and random residues (must confirm both).
     """
     sizes = [_elements(shape) for shape in shapes]
     place = 0 if sizes[0] <= sizes[1] else 1

@@ -1,4 +1,4 @@
-"""The terms of an enumeration by row: their structures, their cheapest equals, and terms built from them."""
+"""Recorded terms of an enumeration by row: structures, cheapest equal terms, construction of terms."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Masks: TypeAlias = "npt.NDArray[np.uint64]"
 class RecordedTerms:
     """The terms of an enumeration, without its arrays; arguments are the cheapest terms of their classes.
 
-    ``first`` [classes] is that term, -1 where none is recorded; ``masks`` [terms] are the inputs and then the
-    constants as bits.
+    ``first`` [classes] is the cheapest term, -1 if none is recorded; ``masks`` [terms] are bit sets of
+    inputs, then constants.
     """
 
     def __init__(self, enumeration: Enumeration) -> None:
@@ -67,7 +67,7 @@ class RecordedTerms:
         return found
 
     def tree_sizes(self, rows: Indices) -> Indices:
-        """[n] the operators of each term, shared work counted each time."""
+        """[n] the number of operators of each term as a tree."""
         arguments = self._arguments_of(rows)
         inner = np.where(arguments >= 0, self._classes.operators[np.maximum(arguments, 0)], 0).sum(axis=1)
         return np.where(self.instances[rows] >= 0, inner + 1, 0).astype(np.int32)

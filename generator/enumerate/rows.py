@@ -1,4 +1,4 @@
-"""Terms as rows of a table that say which rows their arguments are: compact, and built when asked for."""
+"""Terms as table rows that refer to the rows of their arguments; terms are built on demand."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from superopt.ops.terms import application
 class TermRows:
     """[n] terms: ``numbers`` of their operators, -1 for a leaf; ``arguments`` [n, arity] are rows, -1: none.
 
-    The first argument of a leaf is its index among ``leaves``. ``classes`` [n] are the rows of the terms that
-    stand for all terms of equal value; arguments are such rows.
+    The first argument of a leaf is its index among ``leaves``. ``classes`` [n] are the rows of class
+    representatives; arguments are such rows.
     """
 
     leaves: tuple[Term, ...]
@@ -28,11 +28,11 @@ class TermRows:
 
     @property
     def leads_upwards(self) -> bool:
-        """Whether an operator gives a role that it does not take: terms are then kept to what is wanted."""
+        """Whether some operator gives a role that it does not take."""
         return any(role not in roles for instance in self.instances for roles, role in instance.signatures)
 
     def only(self, rows: Indices) -> tuple[TermRows, Indices]:
-        """The table of these rows, of what they are made of and what stands for them; [n] where they are."""
+        """The table of these rows with their subterms and representatives; and [n] their new rows."""
         needed = np.zeros(len(self.numbers), bool)
         frontier = np.unique(rows)
         while len(frontier):
@@ -60,7 +60,7 @@ class TermRows:
 
 
 class TermBuilder:
-    """Builds terms of a table; equal rows are one object."""
+    """Builds terms of a table; equal rows share one object."""
 
     def __init__(self, rows: TermRows) -> None:
         self._rows = rows

@@ -1,4 +1,4 @@
-"""Arrays that memory has no room for, in a file without a name: nothing of it outlives its process."""
+"""Spilling of arrays to an unlinked temporary file, which vanishes with its process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from superopt.domains import Array
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Where an array is in the file."""
+    """Position, shape and dtype of an array in the file."""
 
     offset: int
     dtype: str
@@ -23,17 +23,17 @@ class Written:
 
 
 class Overflow:
-    """One file for all, made when the first array is written, in the directory for temporary files."""
+    """A temporary file for all arrays, created on the first write."""
 
     def write(self, array: Array) -> Written:
-        """Adds an array at the end."""
+        """Appends an array."""
         offset = self._file.seek(0, 2)
         self._file.write(np.ascontiguousarray(array).data)
         self._file.flush()
         return Written(offset, array.dtype.str, array.shape)
 
     def mapped(self, written: Written) -> Array:
-        """The array, of which only what is looked at is read."""
+        """The array, memory-mapped."""
         if 0 in written.shape:
             return np.empty(written.shape, written.dtype)
         return np.memmap(self._file, written.dtype, "r", written.offset, written.shape)

@@ -1,7 +1,7 @@
-"""Where tensors may be cut: split trees, which remember along each axis what was concatenated.
+"""Split trees: where tensors may be split, recorded from concatenations along each axis.
 
-A split in a rule cuts where a concat joined (TASO dissertation, section 2.3.1). How operators carry axes from
-inputs to outputs is read off their type inference over symbols, so no operator has to say it.
+A split in a rule divides where a concat joined (TASO dissertation, section 2.3.1). How operators map axes of
+inputs to outputs is derived from their type inference over symbols.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Source: TypeAlias = "tuple[int, int]"
 
 @dataclass(frozen=True, slots=True)
 class AxisFlow:
-    """Where one output axis comes from: input axes of one size, or two input axes one after the other."""
+    """The origin of an output axis: input axes of equal size, or two concatenated input axes."""
 
     same: tuple[Source, ...] = ()
     joined: tuple[Source, Source] | None = None
@@ -34,7 +34,7 @@ def size_of(tree: SplitTree) -> int:
 
 
 def merged(left: SplitTree, right: SplitTree) -> SplitTree:
-    """What is known of an axis that is two; the left one decides where they disagree."""
+    """Merges the split trees of two identified axes; the left one has precedence."""
     if isinstance(left, int):
         return right
     if isinstance(right, int) or size_of(left[0]) != size_of(right[0]):
@@ -43,7 +43,7 @@ def merged(left: SplitTree, right: SplitTree) -> SplitTree:
 
 
 def axis_flows(operator: Operator, shapes: Sequence[tuple[int, ...]]) -> tuple[AxisFlow, ...]:
-    """How the operator carries axes, for inputs of these shapes; unknown axes come from nowhere."""
+    """The axis flows of an operator for inputs of these shapes; empty for unknown axes."""
     dimensions: dict[Source, Dimension] = {
         (k, j): symbol(f"d{k}_{j}") for k, shape in enumerate(shapes) for j in range(len(shape))
     }

@@ -1,7 +1,7 @@
-"""Terms as hashes that know their variables: equations that are renamings of each other get equal keys.
+"""Structural hashes of terms, such that equations equal up to renaming get equal keys.
 
-The hash of a term is linear in what stands at its leaves, so renaming the variables of millions of pairs of
-terms is a few array operations, and no term is built.
+The hash of a term is linear in its leaves, so that renaming variables in millions of pairs takes a few array
+operations without building terms.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _MOST_LEAVES = 1 << 16
 class Structures:
     """[n] terms: hash of the form, height, leaves, operators; [n, leaves] where each leaf stands, and first.
 
-    ``places`` sums a weight for each occurrence of an input or constant; ``first`` is the number of leaves
-    before the first one, ABSENT where there is none. Leaves and operators are those of the tree.
+    ``places`` sums a weight per occurrence of an input or constant; ``first`` is the number of leaves before
+    the first occurrence, ABSENT if there is none. Leaves and operators are counted in the tree.
     """
 
     forms: Hashes
@@ -54,7 +54,7 @@ class Structures:
 
 
 class Grammar:
-    """How structures are made: weights for the places of each operator, and for each input."""
+    """Weights for argument positions of operators and for inputs, from which structures are computed."""
 
     def __init__(self, stage: Stage, arity: int) -> None:
         random = np.random.default_rng(_SEED)
@@ -108,7 +108,7 @@ class Grammar:
         )
 
     def keys(self, left: Structures, right: Structures) -> Hashes:
-        """[n] one key for each pair, whichever side is which and whatever the inputs are called."""
+        """[n] one key per pair, independent of the order of sides and the names of inputs."""
         return self._unordered((left, right), self._inputs)
 
     def ordered_keys(self, sides: Sequence[Structures], salts: Indices) -> Hashes:
@@ -116,7 +116,7 @@ class Grammar:
         return self._key(sides, self._inputs, salts)
 
     def identified(self, sides: Sequence[Structures], salts: Indices | None) -> Iterator[tuple[Rows, Hashes]]:
-        """(rows, keys) of the tuples of terms with two inputs of one type made one."""
+        """(rows, keys) of the tuples of terms with two inputs of one type identified."""
         used = np.minimum.reduce([side.first for side in sides]) < _ABSENT
         for members in self._types.values():
             for one, other in itertools.combinations(members, 2):
@@ -128,7 +128,7 @@ class Grammar:
     def without_constants(
         self, sides: Sequence[Structures], salts: Indices | None
     ) -> Iterator[tuple[Rows, Hashes]]:
-        """(rows, keys) of the tuples that have a constant, with an input of its own in its place."""
+        """(rows, keys) of the tuples with a constant, replaced by a new input."""
         first = np.minimum.reduce([side.first for side in sides])
         for constant in self._constants.tolist():
             rows = np.flatnonzero(first[:, constant] < _ABSENT)
@@ -185,7 +185,7 @@ def _mixed(values: Hashes) -> Hashes:
 
 
 def hashed_rows(instances: Indices, arguments: Indices) -> Hashes:
-    """[n] one key for each application of an operator to classes."""
+    """[n] one key per application of an operator to classes."""
     key = _mixed(instances.astype(np.uint64) + np.uint64(1))
     for place in range(arguments.shape[1]):
         key = _mixed(key * np.uint64(3) + arguments[:, place].astype(np.int64).astype(np.uint64))

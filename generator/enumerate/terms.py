@@ -1,4 +1,4 @@
-"""Recorded terms as columns: an operator applied to classes, the class that it has, its size."""
+"""Recorded terms as columns: instance, argument classes, own class, size."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TermTable:
 
 
 def joined(blocks: Sequence[TermTable]) -> TermTable:
-    """Tables one after another."""
+    """Concatenates tables."""
     return TermTable(
         np.concatenate([block.instances for block in blocks]),
         np.concatenate([block.arguments for block in blocks]),

@@ -1,4 +1,4 @@
-"""Values of representatives: stored for the lower levels, in memory or in files, or computed again."""
+"""Values of class representatives: stored in memory or files for lower levels, else recomputed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Typed:
 
 
 class Values:
-    """Values by class, on a device. What outgrows ``limit`` bytes is written to ``overflow``."""
+    """Values by class on a device. Beyond ``limit`` bytes they spill to ``overflow``."""
 
     def __init__(
         self, table: ClassTable, applications: Applications, overflow: Overflow, limit: int, device: Device
@@ -49,16 +49,16 @@ class Values:
         self._held = 0
         self._typed: dict[TypeId, _Typed] = {}
         self.terms: TermTable | None = None
-        """The recorded terms, from which values are computed again."""
+        """The recorded terms, from which values are recomputed."""
 
     def store(self, type_: TypeId, classes: Indices) -> None:
-        """Computes and keeps the values of ascending classes, newer than all that are kept."""
+        """Computes and stores the values of ascending classes newer than all stored ones."""
         step = self.step(type_)
         blocks = [self.take(type_, classes[start : start + step]) for start in range(0, len(classes), step)]
         self.keep(type_, classes, _joined(blocks))
 
     def keep(self, type_: TypeId, classes: Indices, values: SmallArray) -> None:
-        """Keeps values whose stack holds all classes at the first test vector, then at the next ones."""
+        """Stores values stacked by test vector, then class."""
         carried = (values.residue, values.shadow, values.exponent)
         parts = [None if part is None else _by_vector(part) for part in carried]
         kept: list[Array | Written | None] = list(parts)
@@ -71,7 +71,7 @@ class Values:
         self._typed.setdefault(type_, _Typed()).blocks.append(_Block(classes, tuple(kept)))
 
     def step(self, type_: TypeId) -> int:
-        """How many values of a type are worth one call."""
+        """The number of values of a type per call."""
         elements = int(np.prod(self._table.types[type_].shape, dtype=np.int64))
         return max(1, 2 * CHUNK_ELEMENTS // (elements * VECTORS))
 
@@ -184,7 +184,7 @@ def _joined(blocks: list[SmallArray]) -> SmallArray:
 
 
 def _each(values: Sequence[SmallArray], function: Callable[[list[Array]], Array]) -> SmallArray:
-    """A function of all parts of a kind, of each kind that is carried."""
+    """Applies a function to the parts of each component of residues."""
     shadows = [v.shadow for v in values if v.shadow is not None]
     exponents = [v.exponent for v in values if v.exponent is not None]
     return SmallArray(

@@ -1,1 +1,1 @@
-"""More general forms of an equation, and the conditions under which one holds."""
+"""Generalisation of equations, and conditions under which they hold."""

@@ -1,4 +1,4 @@
-"""Conditions under which an equation holds that is false in general: no groups, kernels of one position."""
+"""Conditions for equations that are false in general: ungrouped convolutions, 1x1 kernels."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Clauses: TypeAlias = "tuple[Condition, ...]"
 
 _MATRIX = 2
 SAMPLES = 3
-"""Random shapes that a condition has to survive."""
+"""Number of random shapes on which a condition is tested."""
 
 
 def under_conditions(equation: Equation, shapes: Shapes, sampler: Sampler) -> Equation | None:
-    """The equation with as few conditions as make it hold; None where those known here do not help."""
+    """The equation with a minimal set of conditions under which it holds; None if none of them suffices."""
     choices = [*_pointwise(equation, shapes), *_ungrouped(equation, shapes)]
     if not choices or not _holds(equation, choices, shapes, sampler):
         return _with_groups_alike(equation, shapes, sampler)
@@ -41,8 +41,9 @@ def under_conditions(equation: Equation, shapes: Shapes, sampler: Sampler) -> Eq
 
 
 def with_groups_said(equation: Equation, shapes: Shapes, sampler: Sampler) -> Equation:
-    """The equation with convolutions said to be without groups that cannot have any: where channels are
-    divided, groups have no type, and a proof has to be told so."""
+    """The equation with explicit conditions for convolutions that cannot have groups: with divided channels,
+    groups are ill-typed, which a proof needs as a condition.
+    """
     if not any(t.operator in DIVIDING for t in applications(*equation.left, *equation.right)):
         return equation
     for (clause,) in _ungrouped(equation, shapes):
@@ -53,8 +54,9 @@ def with_groups_said(equation: Equation, shapes: Shapes, sampler: Sampler) -> Eq
 
 
 def of_these_ranks(equation: Equation, shapes: Shapes, sampler: Sampler) -> Equation:
-    """The equation with the ranks of factors stated where it is false at others: axes of a product are
-    counted from another start than those of the factor of lower rank."""
+    """The equation with rank conditions for factors if it is false at other ranks (axes of a product are
+    counted differently from those of its factor of lower rank).
+    """
     if not differs_at_other_ranks(equation, shapes, sampler, {}):
         return equation
     matrices = [ConditionName(name) for name, shape in shapes.items() if len(shape) == _MATRIX]
@@ -90,7 +92,7 @@ def differs_at_other_ranks(
 
 
 def _with_groups_alike(equation: Equation, shapes: Shapes, sampler: Sampler) -> Equation | None:
-    """The equation where two convolutions of variables have as many outputs in a group, if that is it."""
+    """The equation with equal outputs per group of two convolutions, if that suffices."""
     calls = [ConditionCall("outputs_per_group", names) for names in _direct(equation)]
     for one, other in combinations(calls, 2):
         alike = replace(equation, conditions=(Condition(one, "=", other),))
@@ -114,10 +116,10 @@ def _direct(equation: Equation) -> list[tuple[ConditionName, ConditionName]]:
 def _is_needed(
     equation: Equation, choice: Clauses, others: list[Clauses], shapes: Shapes, sampler: Sampler
 ) -> bool:
-    """Whether the clauses have to stay beside the others.
+    """Whether the clauses are needed beside the others.
 
-    That a convolution has no groups is not needed where samples with groups are met and agree, or where it
-    shares a tensor with another one without: groups that matter are rarely met by chance.
+    The condition that a convolution has no groups is not needed if samples with groups occur and agree, or if
+    it shares a tensor with another ungrouped one (relevant groups are rarely sampled by chance).
     """
     if not _holds(equation, others, shapes, sampler):
         return True

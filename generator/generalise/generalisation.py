@@ -1,4 +1,4 @@
-"""From one equation to more general ones: equal subterms and agreeing attributes become variables."""
+"""Generalisation of an equation: equal subterms and agreeing attributes become variables."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ VALUES: Mapping[str, tuple[AttributeTerm, ...]] = {
     "includes_padding": (0, 1),
     "degree": (2, 3, 4),
 }
-"""Attributes that are generalised, with the values at which a generalised equation is tested."""
+"""Attributes to generalise, with the values at which a generalised equation is tested."""
 
 GROUPS = (*VALUES, "")
 """Names of groups of attributes that are opened together; the last one is that of plain numbers."""
@@ -50,14 +50,14 @@ FRACTIONS: tuple[AttributeTerm, ...] = (Fraction(1, 2), Fraction(3, 4), Fraction
 
 _MOST_OCCURRENCES = 4
 _MOST_GROUPS_LEFT_OUT = 5
-"""Up to so many open groups of attributes, forms with one of them closed are proposed as well."""
+"""Maximum number of open attribute groups for which forms with one group closed are also proposed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Attributes of one value: all of one name, or, where they are plain numbers, of any name.
+    """Attributes of equal value: with one name, or plain numbers with any name.
 
-    Degrees of one value may be told apart by ``places``: the axes that they divide.
+    Degrees of equal value can be separated by ``places``: the axes that they divide.
     """
 
     attribute: str
@@ -123,13 +123,13 @@ class OpenForms:
 
 
 class Generaliser:
-    """Finds what holds beyond an equation, by evaluation; the verifier decides."""
+    """Finds more general forms of an equation by evaluation; the verifier decides whether they hold."""
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
 
     def true_form(self, equation: Equation, shapes: Shapes) -> Equation | None:
-        """The equation, with conditions where it needs them; None where it is false."""
+        """The equation, with conditions if needed; None if it is false."""
         held = self._sampler.holds(equation, shapes, samples=SAMPLES)
         return equation if held else under_conditions(equation, shapes, self._sampler)
 
@@ -154,7 +154,7 @@ class Generaliser:
                 yield candidate, {n: shape if n == name else shapes[n] for n in names}
 
     def with_more_variables(self, equation: Equation, shapes: Shapes) -> tuple[Equation, Shapes] | None:
-        """The equation with some occurrences of a variable made another one, if that holds; else None."""
+        """The equation with some occurrences of a variable renamed to a new one, if that holds; else None."""
         targets = merged_whole(equation) or equation.right
         for name in variables(*equation.left):
             here, there = _occurrences(equation.left, name), _occurrences(targets, name)
@@ -177,7 +177,7 @@ class Generaliser:
         return None
 
     def attribute_forms(self, equation: Equation, shapes: Shapes) -> tuple[Equation, ...]:
-        """The equation with attributes left open where it still holds, most general first; itself last."""
+        """Forms of the equation with attribute variables that still hold, most general first; itself last."""
         full = map_terms(equation, explicit)
         groups = self._with_degrees_apart(full, self._open_groups(full, shapes), shapes)
         chosen: list[tuple[Group, ...]] = []
@@ -206,7 +206,7 @@ class Generaliser:
         )
 
     def closed(self, equation: Equation) -> frozenset[str]:
-        """The names of those GROUPS that the equation has closed."""
+        """The names of the GROUPS with fixed values in the equation."""
         full = map_terms(equation, explicit)
         return frozenset(group.attribute for group in _groups(full))
 
@@ -289,7 +289,7 @@ def _tried(attribute: str, value: AttributeTerm) -> tuple[AttributeTerm, ...]:
 
 
 def _settings(groups: Sequence[Group]) -> Iterator[Mapping[str, object]]:
-    """Values to test at: all combinations of axes, the other attributes moving along through theirs."""
+    """Values to test: all combinations of axes, while other attributes cycle through theirs."""
     axes = [group for group in groups if group.attribute == "axis"]
     others = [group for group in groups if group.attribute != "axis"]
     longest = max((len(group.tried) for group in others), default=1)

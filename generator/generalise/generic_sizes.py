@@ -1,7 +1,7 @@
-"""Types of an equation at sizes that are equal only where the equation asks for it.
+"""Generic typings of an equation: sizes are equal only if the equation requires it.
 
-What is derived at such sizes is derived at all: no step could use that two sizes happen to be the same. They
-are the same few numbers for all equations, so that what is known of one type serves many.
+Derivations at such sizes are general, because no step can use accidentally equal sizes. All equations use the
+same few numbers, so that cached types are shared.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from superopt.rewriting.divisions import divisions_needed, variable_type
 _SIZES = (101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179, 181, 191, 193, 197)
 _CUTS = (17, 19, 23, 29, 31, 37, 41, 43, 47)
 _KERNEL = 3
-"""Kernels are not larger than this, which some operators ask for, where all sizes cannot be generic."""
+"""Largest kernel size if not all sizes can be generic, as some operators require."""
 
 
 def generic_typing(
@@ -27,7 +27,7 @@ def generic_typing(
 ) -> Typing | None:
     """The equation typed for variables of the ranks of ``shapes``; None where no such sizes are found.
 
-    Kernels keep their own size, or all variables their shapes, where the equation has no type otherwise.
+    If the equation is ill-typed otherwise, kernels keep their sizes, or all variables their shapes.
     """
     needed = divisions_needed(equation, {name: len(shape) for name, shape in shapes.items()}, attributes)
     for kept in (0, _KERNEL, max((size for shape in shapes.values() for size in shape), default=0)):

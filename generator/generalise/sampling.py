@@ -1,7 +1,7 @@
-"""Whether an equation holds at random shapes: typed in general first, then evaluated over the prime field.
+"""Random testing of equations: most general typing, then evaluation over the prime field.
 
-Types that inference finds have ungrouped convolutions; every other sample therefore divides the channels of
-the kernels, so that an equation that needs ungrouped convolutions is noticed.
+Inference finds ungrouped convolutions; therefore every other sample divides the kernels' channels, to detect
+equations that need ungrouped convolutions.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _NO_ATTRIBUTES: Attributes = {}
 
 @dataclass(frozen=True, slots=True)
 class _General:
-    """The most general types of variables: where each side is typed, and where both are as one."""
+    """The most general types of variables: for each side alone, and for both with equal types."""
 
     apart: Types
     together: Types | None
@@ -64,7 +64,7 @@ class _General:
 
 
 class Sampler:
-    """Random evaluation of equations; every equation is tested on numbers that depend on its text alone."""
+    """Random evaluation of equations, seeded by the text of each equation."""
 
     def __init__(self) -> None:
         self._values = SharedValues()
@@ -79,7 +79,7 @@ class Sampler:
     def equates_sizes(
         self, equation: Equation, shapes: Shapes, attributes: Attributes = _NO_ATTRIBUTES
     ) -> bool:
-        """Whether the sides have one type only where sizes are equal that neither side asks to be."""
+        """Whether the sides have equal types only if sizes are equal that neither side requires to be."""
         if compares_groups(equation):
             return False
         general = self._general(equation, shapes, attributes)
@@ -100,7 +100,9 @@ class Sampler:
     def holds(
         self, equation: Equation, shapes: Shapes, attributes: Attributes = _NO_ATTRIBUTES, samples: int = 2
     ) -> bool | None:
-        """Whether both sides agree at ``samples`` random shapes near the given ones; None: none is typed."""
+        """Whether both sides agree at ``samples`` random shapes near the given ones; None if all are
+        ill-typed.
+        """
         if compares_groups(equation):
             return self._holds_in_groups(equation, shapes, attributes)
         general = self._general(equation, shapes, attributes)
@@ -169,7 +171,7 @@ class Sampler:
     def _general(self, equation: Equation, shapes: Shapes, attributes: Attributes) -> _General:
         """The most general types of the variables; each side is typed first, where it can be.
 
-        Unification cannot look into a rounded division, but the other side may say that two sizes are equal.
+        Unification cannot solve rounded divisions, but the other side may imply equal sizes.
         """
         ranks = tuple((name, len(shape)) for name, shape in sorted(shapes.items()))
         fixed = tuple(c for c in equation.conditions if fixed_dimension(c) is not None)

@@ -1,4 +1,4 @@
-"""Values of subterms shared between equations: what was evaluated once for the same arrays is not again."""
+"""Cache of subterm values shared between equations."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _MOST_ELEMENTS = 1 << 20
 
 _FULL = SmallFieldDomain().rational(0)
 _CARRIED = (SmallArray(_FULL.residue), SmallArray(_FULL.residue, _FULL.shadow), _FULL)
-"""What arrays may carry, least first: residues, what decides their order, exponents as well."""
+"""Components of arrays, fewest first: residues; with an order; with exponents."""
 
 
 class SharedValues:
     """Arrays over the prime field by number; equal applications have one number.
 
-    The array of a variable depends on its name, its shape and the sample alone, so that equations which
-    have a subterm in common at equal shapes share its value. All is forgotten when it gets too much. Arrays
-    carry what the operators need that are said to be used, as far as is known by then.
+    The array of a variable depends on its name, its shape and the sample alone, so that equations which have
+    a common subterm at equal shapes share its value. The cache is cleared when it gets too large. Arrays
+    carry the components needed by the operators seen so far.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class SharedValues:
         self._elements = 0
 
     def forget_much(self) -> None:
-        """Makes room; numbers given before mean nothing any more."""
+        """Clears the cache; earlier numbers become invalid."""
         if self._elements > _MOST_ELEMENTS:
             self._arrays.clear()
             self._leaves.clear()
@@ -48,7 +48,7 @@ class SharedValues:
             self._elements = 0
 
     def carried(self, operators: Iterable[Operator]) -> int:
-        """The number of what variables have to carry for these operators."""
+        """The index of the components that variables need for these operators."""
         return max((self._needed.get(operator.name, 0) for operator in operators), default=0)
 
     def variable(self, name: str, shape: tuple[int, ...], sample: int, carried: int) -> ValueId:
@@ -62,7 +62,8 @@ class SharedValues:
         return known
 
     def applied(self, operator: Operator, inputs: tuple[ValueId, ...], carried: int) -> ValueId | None:
-        """The value of an operator; None where it needs what is not carried, which is known from then on.
+        """The value of an operator; None if it needs components that are not carried (recorded for later
+        calls).
 
         Raises IllTypedError where it cannot be applied.
         """

@@ -1,1 +1,1 @@
-"""Equations between terms of equal value."""
+"""Pairing: equations between terms of equal value."""

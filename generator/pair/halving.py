@@ -1,4 +1,4 @@
-"""Which terms of the last level have two halves along some axis that are known: sources of merges."""
+"""Detection of last-level terms whose two halves along some axis are known; sources of merges."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Split = tuple[int, int, int]
 
 
 class Halving:
-    """Keys of halves of results, which are not made either, against the classes below the last level."""
+    """Matches keys of halves of results against the classes of lower levels, without computing results."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Halving:
         return result
 
     def _joints(self, piece: Piece, classes: Indices, axis: int) -> npt.NDArray[np.intp]:
-        """Where results were joined along an axis, 0 where not: [count], or [drivers, partners]."""
+        """Where results were concatenated along an axis, 0 if not: [count], or [drivers, partners]."""
         trees = self._table.columns.trees
         if piece.kept is None or len(piece.types) != 2:
             return self._joints_of(piece, trees[piece.arguments(classes)], axis)

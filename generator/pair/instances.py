@@ -1,4 +1,4 @@
-"""Pairs of terms that are instances of other pairs: a common subterm, looked up without it in the classes."""
+"""Detection of pairs that are instances of others, by replacing common subterms and looking up classes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _BITS = np.uint64(21)
 
 
 class Shortening:
-    """Finds terms with a subterm replaced by an input of its type that none of them has.
+    """Finds terms with a common subterm replaced by an unused input of its type.
 
-    All terms are looked up among the recorded terms; where one is not there, or no input is left, nothing
-    is found. Equal classes of what is found mean that a pair is an instance (dissertation, section 2.3).
+    The shortened terms are looked up among recorded terms; nothing is found if one is missing or no input is
+    unused. If they are in one class, the pair is an instance (dissertation, section 2.3).
     """
 
     def __init__(self, terms: RecordedTerms) -> None:

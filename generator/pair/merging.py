@@ -1,7 +1,7 @@
-"""Pairs of outputs that share work: two terms that are the halves of a third (dissertation, figure 2.2b).
+"""Merges: pairs of outputs that are the two halves of one term (dissertation, figure 2.2b).
 
-The classes whose two halves are known are found in bulk; merges of more than two come by nesting. A pair
-that falls into two independent equations is none: some output needs a variable of the other. Nor is one
+Classes with two known halves are found in bulk; merges of more than two arise by nesting. A pair that
+consists of two independent equations is excluded: some output must need a variable of the other. So is one
 without a common input, which would match any two places of a graph.
 """
 
@@ -23,7 +23,7 @@ from superopt.generator.presets.preset import Instance
 from superopt.ops.traits import HALVES, traits
 
 SOURCES = 3
-"""How many of the cheapest terms of a half's class are tried as an output."""
+"""Number of cheapest terms of a half's class tried as an output."""
 
 _UNKNOWN = -1
 
@@ -148,7 +148,7 @@ def _masks(terms: RecordedTerms, found: _Triples) -> Masks:
 
 
 def _shared(terms: RecordedTerms, found: _Triples) -> Rows:
-    """Those whose outputs share an input, bind what the whole needs, and need one another."""
+    """Filters triples: outputs share an input, bind the inputs of the whole, and are not independent."""
     whole, left, right = _masks(terms, found).T
     good = (whole & ~(left | right) == 0) & ((whole & ~left != 0) | (whole & ~right != 0))
     good &= (left & right != 0) & (terms.instances[found.left] >= 0) & (terms.instances[found.right] >= 0)
@@ -169,7 +169,7 @@ def _keys(terms: RecordedTerms, found: _Triples) -> Hashes:
 
 
 def _reductions(terms: RecordedTerms, halves: Indices, found: _Triples, keys: Hashes) -> Reductions:
-    """Which merges are instances of merges that come before them."""
+    """The merges that are instances of earlier merges."""
     rank = np.argsort(keys, kind="stable")
     ordered = keys[rank]
 

@@ -1,8 +1,8 @@
-"""From classes to equations: terms of equal value in pairs, as rows of tables; few of them become terms.
+"""Pairing of terms of equal value as table rows; terms are built only for few pairs.
 
-Every term of a class is paired with the cheapest one of it, and with each of few operators; what else is
-equal follows. Renamings are one pair. A pair that is an instance of others is known by the numbers of those:
-whoever finds them true in general need not look at it.
+Every term of a class is paired with its cheapest term and with each term of few operators; other equalities
+follow. Pairs equal up to renaming are merged. A pair that is an instance of others refers to them: if they
+are true in general, it need not be examined.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ Sides: TypeAlias = "tuple[tuple[Term, ...], tuple[Term, ...]]"
 Orders: TypeAlias = "npt.NDArray[np.int32]"
 
 SMALL = 2
-"""Terms of so few operators, if no term of their class has fewer, are paired with every term of it."""
+"""Terms of at most this many operators, if minimal in their class, are paired with every term of it."""
 
 ALWAYS = -2
-"""In place of the number of a pair: it holds, both its terms are one."""
+"""Stands for a trivially true pair instead of its number."""
 
 _UNKNOWN = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Reductions:
-    """Pair ``instances[i]`` is an instance of what ``first[i]`` and ``second[i]`` say: pairs or ALWAYS."""
+    """Pair ``instances[i]`` is an instance of ``first[i]`` and ``second[i]``, which are pairs or ALWAYS."""
 
     instances: Rows = field(default_factory=lambda: np.empty(0, np.intp))
     first: Rows = field(default_factory=lambda: np.empty(0, np.intp))
@@ -44,7 +44,7 @@ class Reductions:
 
     @classmethod
     def of(cls, instances: Rows, first: Rows, second: Rows) -> Reductions:
-        """Those that are known, each of them once, and lead to pairs that come before."""
+        """The distinct reductions that lead to earlier pairs."""
         good = (instances >= 0) & (first != _UNKNOWN) & (second != _UNKNOWN)
         good &= (first < instances) & (second < instances)
         columns = np.stack((instances[good], first[good], second[good]), axis=1)
@@ -53,11 +53,11 @@ class Reductions:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """Equations found, sources and targets not yet told apart, smallest first.
+    """Equations found, not yet oriented, smallest first.
 
-    ``raw`` pairs had equal values, ``distinct`` are left after renaming; ``dropped`` of those cannot be
-    used. ``shapes`` are those of the inputs. ``left`` and ``right`` [n, outputs] are rows of ``terms``;
-    ``orders`` [n, 2] are the operators of both sides as trees, and minus the number of inputs.
+    ``raw`` pairs had equal values, of which ``distinct`` remain up to renaming; ``dropped`` of those cannot
+    be used. ``shapes`` are those of the inputs. ``left`` and ``right`` [n, outputs] are rows of ``terms``;
+    ``orders`` [n, 2] are sort keys: operators of both sides as trees, and minus the number of inputs.
     """
 
     terms: TermRows
@@ -113,8 +113,8 @@ def single_outputs(terms: RecordedTerms, enumeration: Enumeration) -> Pairing:
 
 
 def narrowed(pairings: Sequence[Pairing]) -> tuple[Pairing, ...]:
-    """Pairings of one stage over one table of those terms that may have a part in why two are equal: smaller
-    ones, and all that are equal in value to a term of a pair.
+    """Pairings of one stage over one table restricted to terms that derivations may use: smaller ones, and
+    all terms equal in value to a term of a pair.
 
     The table of the last pairing begins with those of the others.
     """
@@ -177,7 +177,7 @@ def _keys(terms: RecordedTerms, left: Indices, right: Indices) -> Hashes:
 def _reductions(
     terms: RecordedTerms, centres: Indices, left: Indices, right: Indices, keys: Hashes
 ) -> Reductions:
-    """Which pairs are instances of pairs that come before them, and of which."""
+    """The pairs that are instances of earlier pairs, with those pairs."""
     rank = np.argsort(keys, kind="stable")
     ordered = keys[rank]
 

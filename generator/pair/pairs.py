@@ -1,4 +1,4 @@
-"""Pairs of one pairing while pruning goes through them: which are true, which follow from rules."""
+"""State of pairs during pruning: which are true, which follow from rules."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from superopt.generator.prune.derivation import Outputs
 from superopt.generator.prune.questions import SMALL
 
 UNKNOWN, TRUE, OTHER = 0, 1, 2
-"""What is known of a pair; OTHER: it is false, or true under conditions alone."""
+"""The known status of a pair; OTHER: false, or true only under conditions."""
 
 
 @dataclass
 class PairSource:
-    """A pairing while it is gone through, with what is known of each pair."""
+    """A pairing being pruned, with the status of each pair."""
 
     pairing: Pairing
     builder: TermBuilder
@@ -37,7 +37,7 @@ class PairSource:
         self.starts = np.searchsorted(self.pairing.reductions.instances, np.arange(len(self.pairing) + 1))
 
     def begin(self, numbers: Rows) -> None:
-        """From now on it is asked about these pairs."""
+        """Prepares queries about these pairs."""
         sides = [self.pairing.left[numbers]]
         if self._is_merge:
             sides.append(self._wholes(numbers)[:, None])
@@ -49,7 +49,7 @@ class PairSource:
         return self.uses(numbers, uses) >= 0
 
     def uses(self, numbers: Rows, uses: int) -> Uses:
-        """[n] what the rules use from which each pair follows, at most ``uses``; -1 where there are none."""
+        """[n] the ``uses`` of rules from which each pair follows, at most ``uses``; -1 without any."""
         left, right = self.pairing.left[numbers], self.pairing.right[numbers]
         closure = self.closure
         if self._is_merge:

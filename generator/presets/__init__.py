@@ -1,1 +1,1 @@
-"""Presets: which inputs, constants and operators discovery enumerates."""
+"""Presets: the inputs, constants and operators that discovery enumerates."""

@@ -1,4 +1,4 @@
-"""Presets: which inputs, constants and operators discovery enumerates, in which stages."""
+"""Presets: the inputs, constants and operators that discovery enumerates, in stages."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from superopt.ops import Operator, operator_from_attributes
 
 @dataclass(frozen=True, slots=True, repr=False)
 class InputType:
-    """What a tensor is for (its ``role``: data, kernel, vector, ...) and the shape it is enumerated at.
+    """The ``role`` of a tensor (data, kernel, vector, ...) and its shape in the enumeration.
 
-    Roles keep the enumeration to what occurs in networks; they are not part of what a candidate claims. Of a
+    Roles restrict the enumeration to terms that occur in networks; they are not part of candidates. Of a
     divided tensor ``shape`` is that of its array, replicas first, and ``divisions`` are those of its axes.
     """
 
@@ -65,7 +65,7 @@ class InputTensor:
 
 @dataclass(frozen=True, slots=True)
 class ConstantTensor:
-    """An operator without inputs; it costs no operator when levels are counted, as an input does."""
+    """An operator without inputs; like an input it does not count as an operator in levels."""
 
     operator: Operator
     term: Application
@@ -118,13 +118,13 @@ class Preset:
     stages: tuple[Stage, ...]
 
     def stages_to(self, max_ops: int) -> tuple[Stage, ...]:
-        """The stages with their sizes moved as far as ``max_ops`` is from the preset's own."""
+        """The stages with their sizes shifted by the difference of ``max_ops`` and the preset's own."""
         return tuple(
             replace(stage, max_ops=max(1, stage.max_ops + max_ops - self.max_ops)) for stage in self.stages
         )
 
     def restricted_to(self, operators: Sequence[str]) -> Preset:
-        """The preset with only the operators named; raises InvalidOptionError for others."""
+        """The preset restricted to the named operators. Raises InvalidOptionError for an unknown one."""
         known = {instance.name for instance in self.instances}
         for name in operators:
             if name not in known:

@@ -1,8 +1,7 @@
-"""Presets as data files: read, and checked.
+"""Parser of preset files (TOML).
 
-What holds at square shapes alone is no rule, and what square shapes do not allow is not found at them. A
-stage therefore may give inputs other shapes than their types do, of the same rank, to enumerate its operators
-at several assignments:
+Square shapes admit equations that are false in general and exclude others. Therefore a stage may override the
+shapes of inputs, with equal rank, to enumerate its operators at several assignments:
 
     [[stages]]
     inputs = ["x", "y"]
@@ -59,14 +58,14 @@ _TYPE_KEYS = frozenset(("role", "shape", "divisions", "turns", "replicas"))
 
 
 def preset_names() -> tuple[str, ...]:
-    """The presets that come with the generator."""
+    """The names of the shipped presets."""
     return tuple(
         sorted(file.name.removesuffix(".toml") for file in _folder().iterdir() if file.name.endswith(".toml"))
     )
 
 
 def load_preset(name: str | Path) -> Preset:
-    """A shipped preset by name, or any by its file; raises InvalidFileError or InvalidOptionError."""
+    """Loads a shipped preset by name, or a preset file. Raises InvalidFileError or InvalidOptionError."""
     if isinstance(name, Path) or name.endswith(".toml"):
         path = Path(name)
         try:
@@ -79,7 +78,7 @@ def load_preset(name: str | Path) -> Preset:
 
 
 def parse_preset(text: str, where: str) -> Preset:
-    """The preset that a TOML text describes; raises InvalidFileError with the place and what was expected."""
+    """Parses a preset from TOML text. Raises InvalidFileError with the location and what was expected."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -120,7 +119,7 @@ def parse_preset(text: str, where: str) -> Preset:
 
 
 def _stage(entry: Mapping[str, object], where: str, whole: Stage) -> Stage:
-    """The part of the whole that is named; what is not mentioned is taken in full."""
+    """A stage of the preset; omitted keys select everything."""
     known: dict[str, set[str]] = {
         "inputs": {tensor.name for tensor in whole.inputs},
         "constants": {constant.term.operator for constant in whole.constants},
@@ -132,7 +131,7 @@ def _stage(entry: Mapping[str, object], where: str, whole: Stage) -> Stage:
     for name, shape in shapes.items():
         if name not in inputs:
             raise InvalidFileError(
-                f"{where}, shapes: {name} is no input of the stage; its inputs: {', '.join(inputs)}"
+                f"{where}, shapes: {name} is not an input of the stage; its inputs: {', '.join(inputs)}"
             )
         type_ = inputs[name].type
         rank = len(type_.whole_shape)
@@ -319,9 +318,9 @@ def _constant(entry: Mapping[str, object], where: str) -> ConstantTensor:
 
 
 def _implicit(name: str, sizes: Mapping[str, AttributeTerm]) -> Mapping[str, AttributeTerm]:
-    """What types determine in an equation, at the shapes that are enumerated; raises IllTypedError."""
+    """The values of implicit attributes at the enumerated shapes. Raises IllTypedError."""
     for hidden in sizes:
         if name in OPERATORS and hidden not in OPERATORS[name].implicit:
             known = ", ".join(attribute_names(name))
-            raise IllTypedError(f"{name}: {hidden} is no implicit attribute; attributes: {known}")
+            raise IllTypedError(f"{name}: {hidden} is not an implicit attribute; attributes: {known}")
     return sizes

@@ -1,1 +1,1 @@
-"""Candidates that follow from other candidates are dropped."""
+"""Pruning: drops candidates that follow from other candidates."""

@@ -1,6 +1,6 @@
-"""Recorded terms as the nodes of an e-graph: operators applied to classes of terms equal in value.
+"""Term bank: recorded terms as nodes of an e-graph whose classes are terms of equal value.
 
-Every class is named by the row of its representative, which is what terms of higher levels are built upon.
+A class is identified by the row of its representative, on which terms of higher levels are built.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from superopt.generator.presets.preset import Instance
 from superopt.ir.terms import Application, Term
 
 UNREACHED = 64
-"""More steps than are ever counted: nothing kept leads from a class's representative to this term."""
+"""Unreachable: no kept rule leads from the class's representative to the term."""
 
 Uses: TypeAlias = "npt.NDArray[np.int16]"
-"""What derivations use, as bits: attributes that a rule leaves closed, by name; conditions."""
+"""Bits for what derivations use: fixed attributes of rules, by name; conditions."""
 
 OPEN = 0
 CLOSED = (1 << 9) - 1
@@ -39,7 +39,7 @@ class Bank:
         self.operators: Indices = _distinct(rows.instances)[rows.numbers]
         """[n] the operator of each term, of those that differ in roles alone the first one; -1: a leaf."""
         self.same: Indices = np.arange(count, dtype=np.int32)
-        """[n] the first row that is this term but for the order of commuting arguments."""
+        """[n] the first row equal to this term up to the order of commuting arguments."""
         self.steps = np.full(count, UNREACHED, np.int8)
         """[n] rewritings that lead from the representative of the class to the term."""
         self.uses: Uses = np.zeros(count, np.int16)
@@ -55,7 +55,7 @@ class Bank:
         self._read()
 
     def commute(self, numbers: set[int]) -> None:
-        """The arguments of these operators may be exchanged from now on."""
+        """Declares these operators commutative."""
         if numbers <= self._commutative:
             return
         self._commutative |= numbers
@@ -81,7 +81,7 @@ class Bank:
         return np.unique(self.same[rows[self.operators[rows] >= 0]])
 
     def read(self) -> None:
-        """From now on ``readings`` are those of the terms that have been reached by now."""
+        """Restricts ``readings`` to the terms reached so far."""
         self._read()
 
     def root_readings(self, rows: Indices) -> tuple[Indices, Indices]:
@@ -100,7 +100,7 @@ class Bank:
         return np.repeat(np.arange(len(classes)), counts), self._reading_rows[at], self._reading_arguments[at]
 
     def leaf(self, term: Term) -> int | None:
-        """The row of an input or constant; None where the bank has no such."""
+        """The row of an input or constant; None if the bank lacks it."""
         if term not in self.rows.leaves:
             return None
         index = self.rows.leaves.index(term)
@@ -168,7 +168,7 @@ def _distinct(instances: Sequence[Instance]) -> Indices:
 
 
 def _ranges(starts: Rows, counts: Rows) -> Rows:
-    """The numbers of all ranges, one after another."""
+    """The concatenated indices of ranges."""
     total = np.cumsum(counts)
     return np.repeat(starts - (total - counts), counts) + np.arange(int(total[-1]) if len(total) else 0)
 

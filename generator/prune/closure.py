@@ -1,9 +1,8 @@
-"""Which pairs of terms follow from kept rules, for all pairs at once: paths in a graph of rewritings.
+"""Derivability of many pairs at once, as short paths in a graph of rewrites by kept rules.
 
-The terms of an enumeration are the nodes of an e-graph in which classes are known from the start. A rule
-applied to it gives edges between terms of one class; terms that so few edges apart that a search finds its
-way are derived from each other. Arguments stand for any term of their class that is reached as well, for the
-steps that this takes.
+The terms of an enumeration are nodes of an e-graph with known classes. Applying a rule adds edges between
+terms of one class; terms connected by few enough edges are derivable from each other. An argument stands for
+any reached term of its class, at the cost of the steps needed.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from superopt.generator.prune.matching import Found, Matcher
 from superopt.generator.prune.patterns import Pattern, Rule, Vocabulary
 
 STEPS = 5
-"""So many rewritings, wherever in a term, may lead from one term to another that is derived from it."""
+"""Maximum number of rewrites, anywhere in a term, of a derivation."""
 
 MERGE_STEPS = 5
-"""As many for a merge, the known one included: of both outputs and of the whole."""
+"""Maximum number of rewrites for a merge, including the known merge: of both outputs and the whole."""
 
 FAR = 100
-"""More steps than are ever counted."""
+"""Distance of underivable pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ class _Edges:
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """[n] terms with the source from which each is reached, the steps that this takes, and what they use."""
+    """[n] terms with the source from which each is reached, the number of steps, and their uses."""
 
     sources: Indices
     terms: Indices
@@ -74,7 +73,7 @@ class _Reached:
 
 @dataclass(frozen=True, slots=True)
 class _Merges:
-    """[n] terms of which a known merge says that their halves, cut so, are the outputs [n, 2]."""
+    """[n] terms whose halves are the outputs [n, 2] by a known merge."""
 
     cut: tuple[int, ...]
     terms: Indices
@@ -84,7 +83,7 @@ class _Merges:
 
 
 class Closure:
-    """What follows in a bank from the rules that were added."""
+    """Derivability in a bank by the rules added so far."""
 
     def __init__(self, bank: Bank) -> None:
         self.bank = bank
@@ -97,7 +96,7 @@ class Closure:
         self._merges: list[_Merges] = []
 
     def begin(self, classes: Indices) -> None:
-        """From now on these classes are asked about; what was found of others is noted and forgotten."""
+        """Prepares queries about these classes; records and drops the results of others."""
         self._note()
         self._classes = classes
         self._active = self.bank.members(classes)
@@ -107,7 +106,7 @@ class Closure:
         self._apply(self._patterns)
 
     def add(self, rules: Sequence[Rule]) -> None:
-        """More rules."""
+        """Adds rules."""
         numbers = set[int]().union(*(self._vocabulary.commuting(rule) for rule in rules))
         if numbers:
             self.bank.commute(numbers)
@@ -118,11 +117,11 @@ class Closure:
         self._apply(new)
 
     def steps(self, left: Indices, right: Indices, uses: int) -> npt.NDArray[np.int8]:
-        """[n] the steps from one term to the other by rules of no more than such ``uses``, or FAR."""
+        """[n] the number of steps between terms by rules within ``uses``, or FAR."""
         return self.ways(left, right, uses)[0]
 
     def ways(self, left: Indices, right: Indices, uses: int) -> tuple[npt.NDArray[np.int8], Uses]:
-        """``steps``, and what they use."""
+        """``steps`` with the uses of each derivation."""
         left, right = self.bank.same[left], self.bank.same[right]
         found = np.where(left == right, 0, FAR).astype(np.int8)
         used = np.zeros(len(found), np.int16)
@@ -139,8 +138,9 @@ class Closure:
         return found, used
 
     def merged(self, whole: Indices, outputs: Indices, cuts: Indices, uses: int) -> npt.NDArray[np.bool_]:
-        """[n] whether a known merge, of a term equal to the whole and cut by these operators [n, 2], gives
-        terms equal to the outputs [n, 2], in few steps altogether."""
+        """[n] whether a known merge of a term equal to the whole, with these splitting operators [n, 2],
+        gives terms equal to the outputs [n, 2] within the step limit.
+        """
         found = np.zeros(len(whole), bool)
         whole = self.bank.same[whole]
         near = self._reached(np.unique(whole), uses)
@@ -160,7 +160,7 @@ class Closure:
         return found
 
     def shrinks(self, rows: Indices) -> npt.NDArray[np.bool_]:
-        """[n] whether a rule that only makes terms smaller applies at the root of each term."""
+        """[n] whether a strictly shrinking rule applies at the root of each term."""
         return self._shrinking[self.bank.same[rows]]
 
     def _apply(self, patterns: Sequence[Pattern]) -> None:
@@ -195,7 +195,7 @@ class Closure:
         )
 
     def _moved(self) -> None:
-        """Edges between what terms are now taken for."""
+        """Edges between the current canonical rows of terms."""
         same, edges = self.bank.same, self._edges
         self._shrinking[same[self._shrinking]] = True
         self._edges = _Edges.none().joined(
@@ -203,7 +203,7 @@ class Closure:
         )
 
     def _reached(self, sources: Indices, uses: int) -> _Reached:
-        """All terms that are so few steps away from these."""
+        """All terms within the step limit of these."""
         known = np.flatnonzero((self._edges.uses & ~uses) == 0)
         edges = self._edges.take(known)
         count = len(sources)
@@ -228,7 +228,7 @@ class Closure:
 
 
 def _stepped(reached: _Reached, frontier: Rows, edges: _Edges) -> tuple[_Reached, Rows]:
-    """What is reached by one more edge from the frontier, and which of it is new."""
+    """The terms reached by one edge from the frontier, and which of them are new."""
     rows, at = _joined_on(reached.terms[frontier], edges.starts)
     before = frontier[rows]
     total = reached.steps[before] + edges.steps[at]

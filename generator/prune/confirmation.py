@@ -1,8 +1,8 @@
-"""Whether equations follow from those that are kept, by equality saturation (Ruler, OOPSLA 2021).
+"""Derivability by equality saturation (Ruler, OOPSLA 2021).
 
-Every question is a world of an e-graph: the two sides of an equation, typed at generic sizes. Rules are
-applied to both for a few steps, each in a direction in which it is a rule; an equation whose sides meet is
-derived. Of two outputs only the sources are there: a merge has to be reached from them.
+Each query has its own part of an e-graph with the two sides of an equation, typed at generic sizes. Rules are
+applied to both for a few iterations, in their valid directions; an equation whose sides meet is derivable.
+For two outputs only the sources are inserted, and the merge must be reached from them.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from superopt.rewriting import Typing, substitutions_of
 from superopt.rewriting.egraph import Rules, Saturation, SaturationLimits
 
 _AT_ONCE = 1500
-"""Questions in one e-graph, which bounds its memory."""
+"""Maximum number of queries per e-graph, which bounds its memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """An equation follows from what is kept when all rules are applied everywhere ``steps`` times."""
+    """The equation is derivable by ``steps`` iterations of all rules."""
 
     steps: int
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """An answer for each question, None where none was found: the questions ``untyped`` have no type at any
-    sizes that were tried, ``unfinished`` many were not decided within the limits on nodes and seconds."""
+    """One answer per query, None if undecided: ``untyped`` queries are ill-typed at all sizes tried,
+    ``unfinished`` ones hit the limits on nodes or seconds.
+    """
 
     answers: tuple[Derived | None, ...]
     untyped: frozenset[int]
@@ -38,7 +39,7 @@ class Confirmation:
 
 
 class Saturations:
-    """Equations that are kept, as rules, to which more are added between questions."""
+    """Kept equations as rules; more can be added between queries."""
 
     def __init__(self, limits: SaturationLimits | None = None) -> None:
         self._rules = Rules()
@@ -46,13 +47,13 @@ class Saturations:
         self._limits = limits or SaturationLimits()
 
     def add(self, equation: Equation) -> None:
-        """One more equation, in every direction in which it is a rule."""
+        """Adds an equation in every direction in which it is a valid rule."""
         for substitution in substitutions_of(equation, str(self._count)):
             self._rules.add(substitution)
         self._count += 1
 
     def confirmed(self, questions: Sequence[Question]) -> Confirmation:
-        """Which equations follow from those added so far."""
+        """The equations that follow from those added so far."""
         typed: dict[int, Typing] = {}
         for number, question in enumerate(questions):
             typing = generic_typing(question.equation, question.shapes, {})
@@ -76,9 +77,9 @@ class Saturations:
 def confirmed(
     kept: Iterable[Equation], questions: Sequence[Question], limits: SaturationLimits | None = None
 ) -> Confirmation:
-    """Which equations follow from the kept ones.
+    """The equations that follow from the kept ones.
 
-    Raises MissingServiceError where egglog is not installed.
+    Raises MissingServiceError if egglog is not installed.
     """
     saturations = Saturations(limits)
     for equation in kept:

@@ -1,6 +1,6 @@
-"""Terms rewritten by equations already kept: is an equation derivable from them in few steps.
+"""Derivability of single equations by term rewriting with kept equations.
 
-Terms are interned here, so that equal ones are one object and comparing them costs nothing.
+Terms are interned, so that equality is object identity.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Outputs: TypeAlias = "tuple[Term, ...]"
 
 SLACK = 1
 STEPS = 3
-"""As many as `library coverage` looks for by itself: what is dropped is found again by a user who asks."""
+"""Step limit, equal to the default of `library coverage`, so that dropped rules are found derivable there."""
 _OUTPUT_FORMS = 60
 _MOST_ORDERS = 32
 _MOST_NODES = 200_000
-"""Terms that are kept at once, about 1 KB each with what is known of them."""
+"""Maximum number of cached terms, about 1 KB each."""
 
 
 class Node:
@@ -54,7 +54,7 @@ class Rewriting:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Two terms that are the halves of ``whole``, cut along the axis that ``halves`` say."""
+    """Two terms that are the ``halves`` of ``whole``."""
 
     sources: tuple[Node, Node]
     whole: Node
@@ -62,7 +62,7 @@ class Merge:
 
 
 class _Neighbours:
-    """What one rewriting of a term gives, in the order in which it was found; grows with the equations."""
+    """The terms after one rewrite of a term, in order of discovery; grows with the equations."""
 
     __slots__ = ("found", "of_inputs", "tried")
 
@@ -73,7 +73,7 @@ class _Neighbours:
 
 
 class _Side:
-    """Rewritings by the operators at the root and first argument of their source, and what they gave."""
+    """Rewrites indexed by the operators at root and first argument of their source, with cached results."""
 
     def __init__(self) -> None:
         self.rewritings: dict[tuple[str, str], list[Rewriting]] = {}
@@ -91,13 +91,13 @@ class _Side:
         return itertools.chain.from_iterable(self.rewritings.values())
 
     def forget(self) -> None:
-        """Drops what was found, not the rewritings."""
+        """Clears cached results, not the rewrites."""
         self.neighbours.clear()
         self.current.clear()
 
 
 class Binding:
-    """What variables and attribute variables of a pattern stand for."""
+    """A substitution for variables and attribute variables of a pattern."""
 
     __slots__ = ("attributes", "nodes")
 
@@ -107,9 +107,9 @@ class Binding:
 
 
 class Theory:
-    """Equations kept so far, indexed by the operator at the root of the side that is matched.
+    """The kept equations, indexed by the root operator of the matched side.
 
-    ``limit`` bounds the terms that are looked at on either side of one question.
+    ``limit`` bounds the number of terms explored on either side of one query.
     """
 
     def __init__(self, limit: int = 300) -> None:
@@ -124,7 +124,7 @@ class Theory:
         self._made = 0
 
     def forget_much(self) -> None:
-        """Makes room: what was reached from terms that were asked about is forgotten, no equation is."""
+        """Clears cached search results; keeps all equations."""
         if len(self._nodes) < _MOST_NODES:
             return
         rewritings = [r for side in (self._forward, self._backward) for r in side.all()]
@@ -151,14 +151,14 @@ class Theory:
             self._add(right, left, backward=True)
 
     def derives(self, source: Term, target: Term, steps: int = STEPS) -> bool:
-        """Whether source rewrites in at most that many steps to target, or to what target simplifies to.
+        """Whether source rewrites to target, or to a simplification of target, in at most ``steps`` steps.
 
-        No term in between is larger than the larger one of both by more than SLACK operators (as trees).
+        Intermediate terms may exceed the larger side by at most SLACK operators (as trees).
         """
         return self._derives(self._interned(source), self._interned(target), steps)
 
     def gives_at_once(self, source: Term, target: Term) -> bool:
-        """Whether one step leads from source to target, the order of commuting arguments left aside."""
+        """Whether one step leads from source to target, up to the order of commuting arguments."""
         ends = self._orders(self._interned(target))
         starts = self._orders(self._interned(source))
         if not starts.isdisjoint(ends):
@@ -166,11 +166,11 @@ class Theory:
         return any(not ends.isdisjoint(self._neighbours(start, self._forward)) for start in starts)
 
     def simplifies(self, term: Term) -> bool:
-        """Whether an equation that only makes terms smaller applies anywhere in the term."""
+        """Whether a strictly shrinking equation applies anywhere in the term."""
         return bool(self._neighbours(self._interned(term), self._smaller))
 
     def derives_merge(self, source: Outputs, target: Outputs) -> bool:
-        """Whether a known merge, after a step on each output and before some on the whole, gives this one."""
+        """Whether a known merge gives this one, after a step on each output and before steps on the whole."""
         asked = self._merge(source, target)
         if asked is None:
             return False
@@ -258,7 +258,7 @@ class Theory:
         return found
 
     def _neighbours(self, node: Node, side: _Side) -> Iterable[Node]:
-        """The term with one subterm rewritten once; only equations added since the last time are tried."""
+        """The results of rewriting one subterm once; only equations added since the last call are tried."""
         if not node.operator:
             return ()
         known = side.neighbours.get(node)
@@ -313,7 +313,7 @@ class Theory:
 
 
 def tree_size(*terms: Term) -> int:
-    """How many operators the terms have when shared work is written out."""
+    """The number of operators of the terms as trees."""
     return sum(1 + tree_size(*term.inputs) for term in terms if isinstance(term, Application))
 
 
@@ -338,7 +338,7 @@ def _number(node: Node) -> int:
 
 
 def _matches(pattern: Node, node: Node, binding: Binding) -> bool:
-    """Whether the node is an instance of the pattern; extends the binding, also where it then fails."""
+    """Whether the node is an instance of the pattern; extends the binding, even on failure."""
     if not pattern.operator:
         return binding.nodes.setdefault(pattern.name, node) is node
     if pattern.operator != node.operator:

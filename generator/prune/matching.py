@@ -1,4 +1,4 @@
-"""All patterns against all terms of a bank at once: joins on classes along common prefixes."""
+"""Bulk matching of all patterns against a term bank, by joins that share common prefixes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from superopt.generator.prune.bank import UNREACHED, Bank, Uses
 from superopt.generator.prune.patterns import CONSTANT, Pattern
 
 ROOTS = 1 << 14
-"""Terms that are matched at once."""
+"""Number of terms matched per batch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,8 @@
-"""The candidates that are left when those go that the smaller ones give by equality saturation.
+"""Minimisation of candidates: drops those derivable from smaller ones by equality saturation.
 
-Pruning asks about one equation at a time, by rewriting a few hundred terms at most; an e-graph holds all
-terms that a few steps reach, in whatever order arguments commute (Ruler, OOPSLA 2021). Candidates are gone
-through smallest first: those of one size that follow from all smaller ones are dropped, the others are rules
-from then on.
+Pruning examines one equation at a time and rewrites at most a few hundred terms; an e-graph holds all terms
+within a few steps, with arguments in any commutative order (Ruler, OOPSLA 2021). Candidates are processed by
+size: those that follow from smaller ones are dropped, the others become rules.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from superopt.ir.terms import (
 from superopt.rewriting.egraph import SaturationLimits
 
 LIMITS = SaturationLimits(steps=1, nodes=2_000_000)
-"""Every rule everywhere once, on both sides: what follows does so in two steps and reorderings."""
+"""Saturation iterations: one on both sides gives derivations of two steps plus reorderings."""
 
 _SETTINGS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Minimal:
-    """``kept`` in their order; ``asked`` candidates, forms of which had no type or met a limit on nodes."""
+    """``kept`` candidates in order; ``asked`` counts queried ones, and forms ill-typed or over a limit."""
 
     kept: tuple[Candidate, ...]
     asked: int
@@ -44,10 +43,10 @@ class Minimal:
 
 
 def minimal(candidates: Sequence[Candidate], limits: SaturationLimits = LIMITS) -> Minimal:
-    """The candidates without those that follow from smaller ones, at every setting of their open attributes.
+    """The candidates that do not follow from smaller ones at every value of their attribute variables.
 
-    Small equations, equations under conditions and merges stay: a search should not have to pass through
-    graphs that cost more than both ends. Raises MissingServiceError where egglog is not installed.
+    Small equations, conditional equations and merges are always kept, so that a search need not pass through
+    graphs costlier than both ends. Raises MissingServiceError where egglog is not installed.
     """
     saturations = Saturations(limits)
     dropped: set[int] = set()
@@ -91,7 +90,7 @@ def _may_go(equation: Equation) -> bool:
 
 
 def _settings(candidate: Candidate) -> Iterator[Equation]:
-    """The general form of the equation with several values in place of open attributes."""
+    """The equation's general form with attribute variables set to several values."""
     general = candidate.generalizations[0]
     names = {
         value.name: name

@@ -1,6 +1,6 @@
-"""Rules as patterns over the nodes of a bank: what to look for class by class, and what is then looked up.
+"""Compilation of rules to patterns over a term bank: operators to match, and operators to look up.
 
-A rule with open attributes is one pattern for each choice of the bank's operators that fits it.
+A rule with attribute variables becomes one pattern per fitting choice of the bank's operators.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Attributes = tuple[tuple[str, AttributeTerm], ...]
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One side of a rule as operators to be found, the other one as operators to be looked up.
+    """One side of a rule as operators to match, the other as operators to look up.
 
     Slots are filled with the arguments of ``root``, then of each of ``expansions`` (slot, operator), in
     order. ``equal`` pairs of slots hold one class; ``fixed`` (slot, row) that constant. ``lookups`` are
@@ -58,8 +58,8 @@ class Pattern:
 class Rule:
     """A kept equation, from a term that determines all of the other side; ``uses`` as in a bank.
 
-    Where the other side are the halves of the term, ``halves`` cut it. ``shrinks``: it only makes terms
-    smaller.
+    If the other side is the two halves of the term, ``halves`` are the splitting operators. ``shrinks``: the
+    rule strictly shrinks terms.
     """
 
     source: Application
@@ -70,7 +70,7 @@ class Rule:
 
     @classmethod
     def of(cls, equation: Equation, uses: int) -> Rule | None:
-        """The equation as a rule; None where no side determines the other one."""
+        """The equation as a rule; None if neither side determines the other."""
         one, other = (tuple(map(explicit, side)) for side in (equation.left, equation.right))
         if len(one) > 1:
             return cls._merge(one, other, uses)

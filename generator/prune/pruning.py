@@ -1,8 +1,8 @@
-"""From all equations found to the candidates worth proving: renamings, instances and the derivable go.
+"""Pruning of equations to the candidates worth proving: drops renamings, instances and derivable ones.
 
-Equations are taken smallest first and in batches, so that larger ones are derived from smaller ones (the
-minimal rest of a batch is kept, as in Ruler, OOPSLA 2021). What is dropped is counted by the reason; every
-dropped equation but the false ones follows from what is kept.
+Equations are processed smallest first in batches, so that larger ones are derived from smaller ones (a
+minimal subset of each batch is kept, as in Ruler, OOPSLA 2021). Dropped equations are counted by reason; all
+except false ones follow from those kept.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """An equation that is not kept, and why."""
+    """A dropped equation, and the reason."""
 
     equation: Equation
     reason: str
@@ -84,7 +84,7 @@ class Audit:
         return tuple(self._sample)
 
     def place(self) -> int | None:
-        """Where the next equation belongs in the sample, None where it does not (Vitter's algorithm R)."""
+        """The index of the next equation in the sample, None to skip it (Vitter's algorithm R)."""
         self._seen += 1
         if len(self._sample) < self._most:
             return len(self._sample)
@@ -92,7 +92,7 @@ class Audit:
         return chosen if chosen < self._most else None
 
     def put(self, place: int, dropped: Dropped) -> None:
-        """Puts an equation there."""
+        """Stores an equation at an index of the sample."""
         self._sample[place : place + 1] = [dropped]
 
 
@@ -104,9 +104,9 @@ class _Found:
 
 
 class Selection:
-    """Takes equations smallest first and keeps those that the kept ones do not give.
+    """Processes equations smallest first and keeps those that do not follow from the kept ones.
 
-    ``told`` is called now and then, with ``dropped`` and ``candidates`` as they are by then.
+    ``told`` is called periodically, as ``dropped`` and ``candidates`` grow.
     """
 
     def __init__(self, provenance: str, audit: Audit | None = None) -> None:
@@ -124,7 +124,7 @@ class Selection:
         self._ids: set[str] = set()
 
     def take(self, pairings: Sequence[Pairing]) -> int:
-        """Goes through the equations of one kind; the number that were left after renaming."""
+        """Processes the equations of one kind; returns the number distinct up to renaming."""
         sources = [PairSource(p, TermBuilder(p.terms), self._closure_of(p.terms)) for p in pairings]
         if self._beyond is None and any(pairing.terms.leads_upwards for pairing in pairings):
             self._beyond = Known(self._generaliser)
@@ -178,7 +178,7 @@ class Selection:
                 source.state[number] = self._states[text]
 
     def _select(self, found: Mapping[str, _Found], places: Mapping[str, Sequence[Place]]) -> None:
-        """Keeps the minimal rest: in each round one equation of every kind, then the others are asked again.
+        """Keeps a minimal subset: per round one equation of each kind, then the others are tested again.
 
         Equations of one size that derive each other mostly have the same operators.
         """
@@ -202,7 +202,7 @@ class Selection:
     def _not_following(
         self, rest: Sequence[str], found: Mapping[str, _Found], places: Mapping[str, Sequence[Place]]
     ) -> tuple[list[str], Mapping[str, int]]:
-        """What does not follow from rules that are open enough; what is closed in others that give it."""
+        """Pairs not derivable by sufficiently general rules, with the fixed attributes of others that do."""
         following: set[str] = set()
         closed: dict[str, int] = {}
         for source, numbers in by_source((text, places[text]) for text in rest):
@@ -221,7 +221,7 @@ class Selection:
         return [text for text in rest if text not in following], closed
 
     def _decided(self, found: _Found, places: Sequence[Place], closed: int | None) -> Iterator[Rule]:
-        """What is kept of an equation, unless it follows from rules with these attributes closed."""
+        """The form of an equation to keep, unless it follows from rules with these attributes fixed."""
         if closed is not None and not self._is_more_general(found, closed):
             self._states[found.text] = TRUE
             self._drop("derivable", found.equation)
@@ -255,8 +255,9 @@ class Selection:
         return any(form.holds() for form in forms.single if form.attribute in closed)
 
     def _tested(self, found: _Found, places: Sequence[Place]) -> Equation | _Found | None:
-        """The equation as it is true, or a more general one that is; None where it is neither, or is false
-        and follows under conditions."""
+        """The equation or a more general form that is true; None if there is none, or if it is false and its
+        conditional form follows.
+        """
         equation, shapes = found.equation, found.shapes
         self._states[found.text] = OTHER
         if not self._sampler.types_in_general(equation, shapes):
@@ -284,7 +285,7 @@ class Selection:
         return true
 
     def _new(self, found: _Found | None) -> _Found | None:
-        """The equation, unless it has been looked at."""
+        """The equation, unless it was examined before."""
         if found is None or found.text in self._states:
             return None
         self._states[found.text] = UNKNOWN
@@ -311,7 +312,7 @@ class Selection:
         return equation, {b: shapes[a] for a, b in zip(old, new, strict=True)}
 
     def _keep(self, equation: Equation, shapes: Shapes) -> Rule | None:
-        """Takes it among the candidates, unless it is one already; the rule that it is for the others."""
+        """Adds the equation to the candidates unless present; returns it as a rule."""
         forms = tuple(canonical(form) for form in self._generaliser.attribute_forms(equation, shapes))
         identity = rule_id(forms[0])
         if identity in self._ids:
@@ -325,7 +326,7 @@ class Selection:
         return Rule.of(forms[0], uses | UNDER_CONDITIONS if equation.conditions else uses)
 
     def _add_beyond(self, equation: Equation) -> None:
-        """Makes it known where roles keep terms out of the enumeration that rewriting passes through."""
+        """Adds the equation for rewriting of terms that roles exclude from the enumeration."""
         if self._beyond is not None and not equation.conditions:
             self._beyond.add(equation)
 
@@ -337,7 +338,7 @@ class Selection:
         self._drop_made(reason, lambda: Dropped(Equation(*source.sides(number)), reason))
 
     def _drop_conditional(self, equation: Equation, shapes: Shapes) -> None:
-        """Drops what is false in general and follows under conditions, found only for the sample."""
+        """Drops an equation that follows only under conditions; built only for the sample."""
 
         def made() -> Dropped:
             true = under_conditions(equation, shapes, self._sampler)
@@ -359,7 +360,7 @@ def _kind(equation: Equation) -> tuple[tuple[str, ...], ...]:
 
 
 def _usable(source: Sequence[Term], target: Sequence[Term]) -> bool:
-    """Whether source => target is a rule that does not just build upon what it matched."""
+    """Whether source => target is a valid rule whose target does not contain the source."""
     if why_unusable(source, target) is not None:
         return False
     if len(source) > 1:

@@ -1,4 +1,4 @@
-"""What is asked of the equations kept so far: does an equation follow, also with its attributes left open."""
+"""Derivability queries against kept equations, with fixed and with open attributes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from superopt.generator.prune.derivation import Theory, tree_size
 from superopt.ir.terms import Direction, Equation
 
 SMALL = 2
-"""An equation with a side of so few operators is kept unless one step derives it or a side can get smaller.
+"""An equation with a side of at most this many operators is kept unless one step derives it or a side
+can shrink.
 
-A search gets there at once, and does not have to pass through graphs that cost more than both ends.
+A search then applies it directly, without passing through graphs costlier than both ends.
 """
 
 
@@ -26,19 +27,19 @@ class Question:
 
 
 class Known:
-    """Equations kept so far, as general as they are."""
+    """The kept equations in their general forms."""
 
     def __init__(self, generaliser: Generaliser) -> None:
         self._theory = Theory()
         self._generaliser = generaliser
 
     def add(self, equation: Equation) -> None:
-        """One more equation, in the directions that it has."""
+        """Adds an equation in its directions."""
         full = map_terms(equation, explicit)
         self._theory.add(full.left, full.right, backward=equation.direction is Direction.BOTH)
 
     def derivable(self, questions: Sequence[Question]) -> tuple[bool, ...]:
-        """Which equations follow, as written and with every attribute that may be open."""
+        """The equations that follow, as written and with all possible attributes open."""
         return tuple(map(self._is_derivable, questions))
 
     def _is_derivable(self, question: Question) -> bool:
@@ -56,19 +57,20 @@ class Known:
 
 
 class Theorems:
-    """Equations that are as general as they can be, and what follows from them as it is written."""
+    """Fully general equations, and derivability from them as written."""
 
     def __init__(self) -> None:
         self._theory = Theory()
 
     def add(self, equation: Equation) -> None:
-        """One more equation, in the directions that it has."""
+        """Adds an equation in its directions."""
         full = map_terms(equation, explicit)
         self._theory.add(full.left, full.right, backward=equation.direction is Direction.BOTH)
 
     def derives(self, equation: Equation) -> bool:
         """Whether the equation follows in each direction that it has, within ``derivation.STEPS`` steps; one
-        with a ``SMALL`` side in one step, or where a side can get smaller."""
+        with a ``SMALL`` side in one step, or if a side can shrink.
+        """
         self._theory.forget_much()
         return _derivable(self._theory, equation)
 

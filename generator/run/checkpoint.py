@@ -1,7 +1,7 @@
-"""Work in progress on disk: results of finished tasks, each whole or not there, under the key of their run.
+"""Checkpoints on disk: results of finished tasks, stored atomically under the key of their run.
 
-A file carries a digest of its run, its task and its content: what is torn, spoilt or of something else is
-computed again. Results are pickled: the directory is its owner's alone.
+A file has a digest of its run, task and content: partial, damaged or foreign files are recomputed. Results
+are pickled, so the directory is accessible only to its owner.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _FORGOTTEN_AFTER_SECONDS = 30 * 24 * 3600
 
 
 class Checkpoint:
-    """The directory of one run, which no other process may use at the same time.
+    """The directory of one run, locked against other processes.
 
-    Raises InvalidOptionError where it cannot be written or is in use.
+    Raises InvalidOptionError if it cannot be written or is in use.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -39,7 +39,7 @@ class Checkpoint:
         self._lock = _locked(directory)
 
     def load(self, name: str) -> object | None:
-        """The result of a task; None where there is none that is whole."""
+        """The result of a task; None without a valid one."""
         content = self._content(name)
         if content is None:
             return None
@@ -53,13 +53,13 @@ class Checkpoint:
         return pickle.loads(views[0], buffers=views[1:])
 
     def has(self, name: str) -> bool:
-        """Whether the result of a task is there and whole."""
+        """Whether a valid result of a task is stored."""
         return self._content(name) is not None
 
     def store(self, name: str, result: object) -> None:
-        """Keeps the result of a task, for good once this returns.
+        """Stores the result of a task durably.
 
-        Raises InvalidOptionError where there is no room for it.
+        Raises InvalidOptionError if the disk is full.
         """
         buffers: list[pickle.PickleBuffer] = []
         pickled = pickle.dumps(result, protocol=5, buffer_callback=buffers.append)
@@ -74,23 +74,23 @@ class Checkpoint:
             raise _unkept(self.directory, error) from None
 
     def drop(self, *names: str) -> None:
-        """Forgets the results of tasks."""
+        """Removes the results of tasks."""
         for name in names:
             self._path(name).unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """Forgets all results."""
+        """Removes all results."""
         for path in self.directory.iterdir():
             if path.name != _LOCK:
                 path.unlink(missing_ok=True)
 
     def remove(self) -> None:
-        """Removes the directory; the end of this checkpoint."""
+        """Removes the directory and closes the checkpoint."""
         shutil.rmtree(self.directory, ignore_errors=True)
         self.close()
 
     def close(self) -> None:
-        """Lets others use the directory, which stays."""
+        """Unlocks the directory and keeps it."""
         self._lock.close()
 
     def _path(self, name: str) -> Path:
@@ -103,7 +103,7 @@ class Checkpoint:
         return digest.digest()
 
     def _content(self, name: str) -> memoryview | None:
-        """What is behind the digest; None where that is of something else."""
+        """The content after the digest; None if the digest does not match."""
         try:
             with self._path(name).open("rb") as file:
                 written = memoryview(bytearray(os.fstat(file.fileno()).st_size))
@@ -120,8 +120,8 @@ class Checkpoint:
 def fresh_work(root: Path) -> Generator[Callable[[str], Checkpoint]]:
     """Opens checkpoints of runs by their keys, empty, under ``root``.
 
-    They are removed together at the end of the block, and stay when that is left by an exception. What nobody
-    has taken up for a month is removed. Opening raises InvalidOptionError as ``Checkpoint`` does.
+    They are removed together at the end of the block, and kept if it ends with an exception. Those unused for
+    a month are removed. Opening raises InvalidOptionError as ``Checkpoint`` does.
     """
     with resumed_work(root) as opened:
 
@@ -135,7 +135,7 @@ def fresh_work(root: Path) -> Generator[Callable[[str], Checkpoint]]:
 
 @contextmanager
 def resumed_work(root: Path) -> Generator[Callable[[str], Checkpoint]]:
-    """``fresh_work``, but with what an earlier run has left there."""
+    """As ``fresh_work``, but with the results of an interrupted run."""
     _forget_old_work(root)
     checkpoints: list[Checkpoint] = []
 
@@ -170,10 +170,10 @@ def _locked(directory: Path) -> BinaryIO:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         lock.close()
-        raise InvalidOptionError(f"{directory}: another process is at this run") from None
+        raise InvalidOptionError(f"{directory}: another process uses this run") from None
     os.utime(directory / _LOCK)
     return lock
 
 
 def _unkept(directory: Path, error: OSError) -> InvalidOptionError:
-    return InvalidOptionError(f"{directory}: cannot keep work there: {error.strerror}")
+    return InvalidOptionError(f"{directory}: cannot store checkpoints: {error.strerror}")

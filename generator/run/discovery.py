@@ -1,4 +1,4 @@
-"""From a preset to candidates: enumerate, pair, prune, generalise (TASO dissertation, 2.3 and 2.5)."""
+"""Discovery of candidates from a preset: enumerate, pair, prune, generalise (TASO dissertation, 2.3, 2.5)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _RESULT = "generation"
 
 @dataclass(frozen=True)
 class Generation:
-    """What a run found. ``pairs`` of terms had equal values; ``distinct`` of them are no renamings.
+    """The results of a run. ``pairs`` of terms had equal values; ``distinct`` counts them up to renaming.
 
     ``cpu_seconds`` are those of all processes in this run, ``phases`` those for each kind of work, also where
     an earlier run did it; ``resumed`` tasks were done by one (all stages, where all was done).
@@ -67,7 +67,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a run is: what it does now, and the level it has just finished, if any.
+    """The progress of a run: current activity, and the level just finished, if any.
 
     ``done`` of ``total`` stages are enumerated and paired, and of the next one so many ``parts`` of how many
     where there are several; ``pairs`` of terms are found, ``dropped``
@@ -95,12 +95,12 @@ def generate(
     checkpoints: Callable[[str], Checkpoint] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Generation:
-    """All candidates over a preset up to ``max_ops`` operators (the preset's own number when None).
+    """All candidates of a preset up to ``max_ops`` operators (default: the preset's own number).
 
-    ``operators`` keeps only those of the preset. Stages, and parts of large ones, are tasks for the
-    ``workers`` (this process when None). ``checkpoints`` opens the one for a run by its key: what is in it is
-    not done again, and at the end the result stays there. Equal arguments give equal candidates in one order,
-    wherever, on whatever device and however often interrupted the tasks ran.
+    ``operators`` restricts the preset. Stages, and parts of large ones, are tasks for the ``workers``
+    (default: this process). ``checkpoints`` opens the checkpoint of a run by its key; stored results are
+    reused, and the final result is stored. Deterministic: equal arguments give equal candidates in one order,
+    regardless of processes, devices and interruptions.
 
     Raises InvalidOptionError for an operator that the preset does not have or a size below 1, and what the
     checkpoints raise; MissingServiceError when workers are lost for good or lack the device.
@@ -123,7 +123,7 @@ def generate(
 
 
 def run_key(preset: Preset, max_ops: int) -> str:
-    """What a run is called: preset and size, and a hash of these and of the code that does it."""
+    """The key of a run: preset, size, and a hash of both and of the code."""
     digest = hashlib.sha256(f"{sources()} {max_ops} {preset!r}".encode()).hexdigest()
     return f"{preset.name}-{max_ops}-{digest[:16]}"
 
@@ -147,11 +147,11 @@ class _Run:
 
     @property
     def stages(self) -> int:
-        """How many stages there are."""
+        """The number of stages."""
         return len(self._stages)
 
     def generation(self) -> Generation:
-        """Does all of it."""
+        """Runs all stages."""
         self._report()
         with listening(self._report):
             for number, survey in enumerate(self._tasks.map(_STAGES, surveyed, self._stages)):
@@ -193,7 +193,7 @@ class _Run:
         )
 
     def _finished(self, number: int, large: Large) -> Found:
-        """A stage with its parts; from then on it is one result."""
+        """Combines the parts of a stage into one stored result."""
         task, checkpoint = self._stages[number], self._tasks.checkpoint
         parts = f"{_STAGES} {number} part"
         tasks = [PartTask(task, part) for part in range(large.parts)]

@@ -1,4 +1,4 @@
-"""Where tasks run: in this process, in processes of its own, on a Dask cluster. Each is an ``Executor``."""
+"""Executors of tasks: this process, a process pool, a Dask cluster."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _AHEAD_PER_THREAD = 2
 
 @dataclass(frozen=True)
 class Workers:
-    """An executor; ``ahead`` tasks keep all that it runs on busy.
+    """An executor; ``ahead`` submitted tasks keep all of its workers busy.
 
-    ``apart``: tasks run in processes that do nothing else. ``lost`` are the errors of a task that says
-    nothing about it: its worker is gone. ``check`` raises MissingServiceError when all of them are, for good.
-    ``device``: what each of them computes values on, one of ``superopt.domains.arrays.DEVICES``.
+    ``apart``: tasks run in dedicated processes. ``lost`` are the exceptions that mean a lost worker rather
+    than a failed task. ``check`` raises MissingServiceError if all workers are lost permanently. ``device``:
+    what each of them computes values on, one of ``superopt.domains.arrays.DEVICES``.
     """
 
     executor: Executor
@@ -46,7 +46,7 @@ class Workers:
 
 
 def in_process() -> Workers:
-    """Tasks run where they are submitted."""
+    """Runs tasks in this process on submission."""
     return Workers(_InProcess(), 1, apart=False)
 
 
@@ -54,8 +54,8 @@ def in_process() -> Workers:
 def processes(jobs: int) -> Generator[Workers]:
     """``jobs`` processes of one thread each; a killed one is replaced.
 
-    They end with the block, at once when that is left by an exception, and with this process. Raises
-    InvalidOptionError for less than one.
+    They end with the block (at once on an exception) and with this process. Raises InvalidOptionError for
+    less than one.
     """
     if jobs < 1:
         raise InvalidOptionError(f"jobs: expected at least 1, got {jobs}")
@@ -68,10 +68,10 @@ def processes(jobs: int) -> Generator[Workers]:
 
 @contextmanager
 def dask(address: str) -> Generator[Workers]:
-    """The workers of the Dask scheduler at ``tcp://HOST:PORT``; what a lost one was at is done by others.
+    """The workers of the Dask scheduler at ``tcp://HOST:PORT``; tasks of lost workers are retried by others.
 
-    Raises InvalidOptionError for what is no address; MissingServiceError where Dask is not installed, or no
-    scheduler with workers answers there.
+    Raises InvalidOptionError for an invalid address; MissingServiceError if Dask is not installed, or no
+    scheduler with workers is reachable.
     """
     host, port = _host_and_port(address)
     try:
@@ -81,7 +81,9 @@ def dask(address: str) -> Generator[Workers]:
         raise MissingServiceError(
             f"a Dask scheduler needs Dask ({error}): install the extra [distributed]"
         ) from None
-    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what it says, an error here says
+    logging.getLogger("distributed.client").setLevel(
+        logging.CRITICAL
+    )  # its messages are part of the errors raised here
     try:
         socket.create_connection((host, port), _CONNECT_SECONDS).close()
         client = cast(
@@ -89,11 +91,11 @@ def dask(address: str) -> Generator[Workers]:
             distributed.Client(address, timeout=_CONNECT_SECONDS, set_as_default=False),
         )
     except (OSError, ValueError) as error:
-        raise MissingServiceError(f"no Dask scheduler answers at {address}: {error}") from None
+        raise MissingServiceError(f"no Dask scheduler at {address}: {error}") from None
 
     def check() -> None:
         if client.status == "closed":
-            raise MissingServiceError(f"the Dask scheduler at {address} does not answer any more")
+            raise MissingServiceError(f"lost the connection to the Dask scheduler at {address}")
 
     try:
         threads = sum(client.nthreads().values())
@@ -108,7 +110,7 @@ def dask(address: str) -> Generator[Workers]:
 
 
 class _Client(Protocol):
-    """What is used of Dask's client."""
+    """The used part of Dask's client, with types."""
 
     @property
     def status(self) -> str: ...
@@ -133,8 +135,8 @@ class _InProcess(Executor):
 
 
 class _Processes(Executor):
-    """A process pool that is made anew when a process has died; every worker holds the end of a pipe, and
-    ends when this process lets go of the other.
+    """A process pool that is recreated when a process dies; every worker holds one end of a pipe and ends
+    when this process closes the other.
     """
 
     def __init__(self, jobs: int) -> None:
@@ -161,10 +163,10 @@ class _Processes(Executor):
         try:
             return self._pool.submit(fn, *args, **kwargs)
         except OSError as error:
-            raise MissingServiceError(f"no worker process can be started: {error}") from error
+            raise MissingServiceError(f"cannot start a worker process: {error}") from error
 
     def end(self) -> None:
-        """Ends all processes, whatever they are at."""
+        """Kills all processes."""
         self._alive.close()
         self._pool.shutdown(cancel_futures=True)
         self._ended.close()
@@ -179,7 +181,7 @@ class _Processes(Executor):
 
 
 def _begin(ended: Connection) -> None:
-    """The start of a worker process."""
+    """Initialiser of a worker process."""
     count_start()
     Thread(target=_end_with, args=(ended,), daemon=True).start()
 
@@ -192,7 +194,7 @@ def _end_with(ended: Connection) -> None:
 
 @contextmanager
 def _uninterrupted() -> Generator[None]:
-    """What is started here never hears of an interrupt: who started it ends it."""
+    """Processes started in the block ignore interrupts; this process ends them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
     try:
         yield
@@ -202,7 +204,7 @@ def _uninterrupted() -> Generator[None]:
 
 @contextmanager
 def _one_thread() -> Generator[None]:
-    """What is started here multiplies matrices in one thread: there are as many processes as jobs."""
+    """Processes started in the block use one BLAS thread, because there is one process per job."""
     before = {name: os.environ.get(name) for name in _ONE_THREAD}
     os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
     try:

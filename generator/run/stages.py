@@ -1,4 +1,4 @@
-"""A stage of a preset as tasks: its terms enumerated, a large last level in parts, and paired."""
+"""Stages of a preset as tasks: enumeration, large last levels in parts, pairing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LISTENER: ContextVar[LevelProgress | None] = ContextVar("listener", default=Non
 
 @dataclass(frozen=True, slots=True)
 class StageTask:
-    """A stage of a preset, with what the preset says of it, and the device to enumerate it on."""
+    """A stage of a preset with the preset's settings, and the device for its enumeration."""
 
     stage: Stage
     merges: bool
@@ -40,7 +40,7 @@ class PartTask:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a stage gives, and the processor seconds that this took."""
+    """The result of a stage, and its processor seconds."""
 
     levels: tuple[Level, ...]
     single: Pairing
@@ -51,7 +51,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Large:
-    """A stage whose last level has several parts, and the processor seconds until this was known."""
+    """A stage whose last level has several parts, and the processor seconds spent so far."""
 
     parts: int
     seconds: float
@@ -59,7 +59,7 @@ class Large:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a last level, and the processor seconds that it took."""
+    """A part of a last level, and its processor seconds."""
 
     block: LastLevel
     seconds: float
@@ -71,7 +71,7 @@ def stage_tasks(preset: Preset, max_ops: int, device: str = "cpu") -> tuple[Stag
 
 
 def surveyed(task: StageTask) -> Found | Large:
-    """All of a stage where its last level has one part; depends on nothing but the task."""
+    """The result of a stage if its last level has one part, else a ``Large``. Deterministic."""
     started = time.process_time()
     enumeration = _BUILT.of(task)
     if enumeration.parts > 1:
@@ -82,14 +82,14 @@ def surveyed(task: StageTask) -> Found | Large:
 
 
 def part_of(task: PartTask) -> Part:
-    """A part of the last level; depends on nothing but the task."""
+    """A part of the last level. Deterministic."""
     started = time.process_time()
     block = _BUILT.of(task.stage).last_level(task.part)
     return Part(block, time.process_time() - started)
 
 
 def finished(task: StageTask, large: Large, parts: Iterator[Part]) -> Found:
-    """A stage whose parts, in order, were made anywhere."""
+    """Completes a stage from its parts in order."""
     elsewhere = _Elsewhere()
     started = time.process_time()
     enumeration = _BUILT.of(task)
@@ -101,7 +101,7 @@ def finished(task: StageTask, large: Large, parts: Iterator[Part]) -> Found:
 
 @contextmanager
 def listening(to: LevelProgress) -> Generator[None]:
-    """Tells of each level that is enumerated in this process while the block runs."""
+    """Reports each level enumerated in this process during the block."""
     token = _LISTENER.set(to)
     try:
         yield
@@ -117,7 +117,7 @@ class _Elsewhere:
         self.waited_seconds = 0.0
 
     def blocks(self, parts: Iterator[Part]) -> Iterable[LastLevel]:
-        """The parts without what they cost."""
+        """The parts without their costs."""
         while True:
             started = time.process_time()
             part = next(parts, None)
@@ -129,14 +129,14 @@ class _Elsewhere:
 
 
 class _Built:
-    """The levels below the last of one stage, so that the next part of it need not make them again."""
+    """Cache of the lower levels of one stage, shared by its parts."""
 
     def __init__(self) -> None:
         self._task: StageTask | None = None
         self._enumeration: Enumeration | None = None
 
     def of(self, task: StageTask) -> Enumeration:
-        """The stage's, made now or known."""
+        """The enumeration of a stage, cached."""
         if self._enumeration is None or self._task != task:
             self.forget()
             self._enumeration = Enumeration(
@@ -149,7 +149,7 @@ class _Built:
         return self._enumeration
 
     def forget(self) -> None:
-        """Lets go of it."""
+        """Clears the cache."""
         self._task = self._enumeration = None
 
 

@@ -1,4 +1,4 @@
-"""Pure functions of small arguments, mapped over an executor; what is finished is kept and not done again."""
+"""Tasks: pure functions mapped over an executor, with results stored in checkpoints."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _OWN = (
 
 @cache
 def sources() -> str:
-    """16 hex digits: the code that results come from, ours and what else they depend on."""
+    """Hash of the code that results depend on, including other packages; 16 hex digits."""
     digest = hashlib.sha256(platform.python_version().encode())
     for package in _OWN:
         for path, file in sorted(_modules(resources.files(package), package)):
@@ -52,7 +52,7 @@ def sources() -> str:
 
 @dataclass
 class Tasks:
-    """Where tasks run, what keeps their results, and what they cost; ``kept`` counts those not done again."""
+    """Runs tasks with an executor, a checkpoint and usage accounting; ``kept`` counts reused results."""
 
     workers: Workers
     checkpoint: Checkpoint | None = None
@@ -60,16 +60,15 @@ class Tasks:
     kept: int = 0
 
     def map(self, name: str, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-        """The result of each item, in order; ``name`` tells these tasks from others of the run.
+        """The result of each item, in order; ``name`` distinguishes these tasks from others of the run.
 
-        Raises what the function raises, and MissingServiceError where workers die again and again or run
-        other sources.
+        Raises what the function raises, and MissingServiceError if workers keep dying or run other sources.
         """
         return _Map(self, task_names(name, len(items)), function, items).results()
 
 
 def task_names(name: str, count: int) -> tuple[str, ...]:
-    """What the tasks of a map are called in the checkpoint."""
+    """The names of a map's tasks in the checkpoint."""
     return tuple(f"{name} {number}" for number in range(count))
 
 
@@ -127,7 +126,7 @@ class _Map(Generic[Item, Result]):
             self._tries[number] += 1
             if self._tries[number] == _TRIES:
                 reason = str(error) or type(error).__name__
-                raise MissingServiceError(f"workers are lost at {self._names[number]}: {reason}") from error
+                raise MissingServiceError(f"workers keep dying at {self._names[number]}: {reason}") from error
             self._todo.appendleft(number)
             return
         except ImportError as error:
@@ -139,7 +138,7 @@ class _Map(Generic[Item, Result]):
             self._ready[number] = found.value
 
     def _leave(self) -> None:
-        """Keeps what is finished and gives up the rest."""
+        """Stores finished results and cancels the rest."""
         for future, number in self._pending.items():
             if future.done() and not future.cancelled() and future.exception() is None:
                 self._store(number, future.result().value)
@@ -161,7 +160,7 @@ class _Map(Generic[Item, Result]):
 
 
 def _alone(wanted: str, function: Callable[[Item], Result], item: Item) -> Measured[Result]:
-    """In a worker process, where a task has all to itself."""
+    """Runs a task in a dedicated worker process."""
     if sources() != wanted:
         raise MissingServiceError(
             f"a worker runs other versions ({sources()}) than this process ({wanted}): install the same ones"

@@ -1,4 +1,4 @@
-"""What a run costs: processor seconds and peak memory, of this process and of those that work for it."""
+"""Resource usage of a run: processor seconds and peak memory of all its processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PEAK_AGAIN = "5"
 
 @dataclass(frozen=True, slots=True)
 class Measured(Generic[Value]):
-    """A value with what it took to compute: in which process, and the peak memory of that one meanwhile."""
+    """A value with its cost: process, processor seconds, peak memory of the process."""
 
     value: Value
     process: str
@@ -32,25 +32,25 @@ class Measured(Generic[Value]):
 
 @dataclass
 class Usage:
-    """Sums over tasks. Peaks are of processes, which may all have been at theirs at once."""
+    """Sums over tasks; peaks are per process and may coincide."""
 
     cpu_seconds: float = 0.0
     peaks: dict[str, int] = field(default_factory=dict[str, int])
 
     def add(self, measured: Measured[object]) -> None:
-        """Takes one task into account."""
+        """Adds one task."""
         self.cpu_seconds += measured.cpu_seconds
         before = self.peaks.get(measured.process, 0)
         self.peaks[measured.process] = max(before, measured.peak_memory_bytes)
 
     @property
     def peak_memory_bytes(self) -> int:
-        """The sum of the peaks of all processes: no run needs more at any moment."""
+        """The sum of the peaks of all processes, an upper bound of the run's memory."""
         return sum(self.peaks.values())
 
 
 def measured(compute: Callable[[], Value]) -> Measured[Value]:
-    """Computes in a process that does nothing else, and measures."""
+    """Calls a function in a dedicated process and measures it."""
     restart_peak()
     started = _STARTS.pop() if _STARTS else time.process_time()
     value = compute()
@@ -58,23 +58,23 @@ def measured(compute: Callable[[], Value]) -> Measured[Value]:
 
 
 def count_start() -> None:
-    """The first task of this process will be said to have cost its start as well."""
+    """Charges the start of this process to its first task."""
     _STARTS.append(0.0)
 
 
 def process_name() -> str:
-    """Host and number of this process."""
+    """Host and id of this process."""
     return f"{socket.gethostname()}:{getpid()}"
 
 
 def restart_peak() -> None:
-    """Makes the peak count from now on, where the system can."""
+    """Resets the peak memory counter, if the system supports it."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text(_PEAK_AGAIN, "ascii")
 
 
 def peak_memory_bytes() -> int:
-    """The most that this program had in memory; ``getrusage`` would count what started it as well."""
+    """Peak resident memory of this program; ``getrusage`` would include the process that started it."""
     status = Path("/proc/self/status")
     if status.exists():
         for line in status.read_text("ascii", "replace").splitlines():

@@ -35,9 +35,7 @@ _LARGE = 1 << 26
 
 @dataclass(frozen=True)
 class Attached(api.Result):
-    """The result for a model whose weights were moved to external data; saved as one file like the
-    ``original``.
-    """
+    """The result for a model whose weights were externalised; saved as one file like the ``original``."""
 
     original: Path
 

@@ -193,9 +193,7 @@ def optimize_file(
 
 
 def _with_file(job: Job, directory: Path) -> Job:
-    """The job with a model file that the child can read; pipes and open descriptors are copied to a file
-    first.
-    """
+    """The job with a model file that the child can read; pipes and descriptors are copied first."""
     try:
         if not can_be_read_once(job.model):
             return job

@@ -105,7 +105,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_keeps_what_is_done(tmp_path: P
         (["--preset", "matrix", "--max-ops", "0"], 2, "Invalid value for '--max-ops': "),
         (["--preset", "matrix", "--jobs", "0"], 2, "Invalid value for '--jobs': "),
         (["--preset", "matrix", "--work", "/dev/null/there"], 2, "/dev/null/there/matrix-2-"),
-        (["--preset", "matrix", "--scheduler", "tcp://127.0.0.1:1"], 4, "no Dask scheduler answers at tcp"),
+        (["--preset", "matrix", "--scheduler", "tcp://127.0.0.1:1"], 4, "no Dask scheduler at tcp"),
         (["--preset", "matrix", "--scheduler", "somewhere"], 2, "scheduler 'somewhere': expected an address"),
         (["--preset", "matrix", "--device", "tpu"], 2, "device 'tpu': expected one of cpu, cuda"),
         (["--preset", "matrix", "--scheduler", "a:1", "--jobs", "2"], 2, "--jobs and --scheduler exclude"),

@@ -102,7 +102,7 @@ def test_the_next_page_is_offered(capsys: pytest.CaptureFixture[str], database: 
 def test_statistics(capsys: pytest.CaptureFixture[str], database: str) -> None:
     text = printed(capsys, "stats", "--database", database)
     assert text.startswith("candidate  1\nverified   1\nrefuted    1\nunproved   1\nstale      0\n")
-    assert "confirmed by a second prover           1\n" in text
+    assert "confirmed by a second prover                   1\n" in text
     assert "matrix, 2 operators  1      1                 0" in text
     document = json.loads(printed(capsys, "stats", "--database", database, "--json"))
     assert document["verified_by_origin"] == [

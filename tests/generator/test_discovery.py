@@ -160,14 +160,14 @@ def test_spoilt_results_are_computed_again(tmp_path: Path) -> None:
 
 def test_two_runs_do_not_share_a_directory(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path / "run")
-    with pytest.raises(InvalidOptionError, match="run: another process is at this run"):
+    with pytest.raises(InvalidOptionError, match="run: another process uses this run"):
         Checkpoint(tmp_path / "run")
     checkpoint.close()
     Checkpoint(tmp_path / "run").remove()
 
 
 def test_a_task_that_kills_every_worker_is_given_up() -> None:
-    with processes(1) as workers, pytest.raises(MissingServiceError, match="workers are lost at culprit 0"):
+    with processes(1) as workers, pytest.raises(MissingServiceError, match="workers keep dying at culprit 0"):
         list(Tasks(workers).map("culprit", fail, ["die"]))
 
 

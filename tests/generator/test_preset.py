@@ -44,7 +44,7 @@ BAD = {
     "a stage of unknown inputs": (f'{GOOD}\n[[stages]]\ninputs = ["z"]', "unknown inputs z; known: x, y"),
     "a shape of an unknown input": (
         f"{GOOD}\n[[stages]]\nshapes = {{ z = [1, 2] }}",
-        "z is no input of the stage",
+        "z is not an input of the stage",
     ),
     "a shape of another rank": (
         f"{GOOD}\n[[stages]]\nshapes = {{ x = [2] }}",
@@ -56,7 +56,7 @@ BAD = {
     ),
     "an implicit attribute of none": (
         f'{GOOD}\n[[constants]]\noperator = "ones"\nrole = "tensor"\nimplicit = {{ size = 1 }}',
-        "ones: size is no implicit attribute; attributes: shape",
+        "ones: size is not an implicit attribute; attributes: shape",
     ),
 }
 

@@ -65,7 +65,7 @@ def test_a_run_is_watched_and_cancelled(service: Service, page: Page, submitted:
     page.goto("/optimizations?state=cancelled")
     expect(page.get_by_role("link", name=re.compile("branches.onnx Cancelled"))).to_have_count(1)
     page.get_by_role("link", name="Crashed").click()
-    expect(page.get_by_text("None in this state")).to_be_visible()
+    expect(page.get_by_text("No runs in this state")).to_be_visible()
 
 
 def test_a_failure_is_told_as_it_is(service: Service, page: Page, submitted: Callable[..., str]) -> None:

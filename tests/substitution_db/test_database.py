@@ -152,7 +152,7 @@ def test_where_the_database_is_by_default() -> None:
         ("://", InvalidOptionError, "expected sqlite:///FILE"),
         ("{tmp}/text.db", InvalidFileError, "not an SQLite database"),
         ("{tmp}/other.db", InvalidFileError, "another program's tables"),
-        ("{tmp}/newer.db", InvalidFileError, "revision 9999, which this superopt"),
+        ("{tmp}/newer.db", InvalidFileError, "revision 9999, unknown to this superopt"),
         ("{tmp}/directory", MissingServiceError, "cannot be used: unable to open"),
         ("{tmp}/text.db/x.db", InvalidOptionError, "cannot create its directory"),
     ],

@@ -165,7 +165,7 @@ def test_import_text(database: Database, tmp_path: Path) -> None:
         ('\n{"schema": 1, "id": "", "status": "", "equation": "relu(", "provenance": ""}', "rules:2: "),
         (
             '{"schema":1, "id": "", "status": "", "equation": "relu(x) => x", "provenance": "", "proof": {}}',
-            "rules:1: proof: expected a text",
+            "rules:1: proof: expected a string",
         ),
         (
             '{"schema": 1, "id": "", "status": "", "equation": "relu(x) => add(x, y)", "provenance": ""}',

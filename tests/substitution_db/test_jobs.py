@@ -303,7 +303,7 @@ def test_jobs_are_listed_newest_first(database: Database) -> None:
 
 def test_the_queue_is_bounded(database: Database) -> None:
     submitted(database)
-    with pytest.raises(QueueFullError, match="1 jobs are waiting"):
+    with pytest.raises(QueueFullError, match="the queue is full: 1 jobs"):
         database.jobs.submit(NewJob("model", [MODEL]), queue_limit=1)
 
 

@@ -177,5 +177,5 @@ def test_software_works_on_a_later_schema_that_admits_it(database_url: str, no_l
         with opened.transactions.engine.begin() as connection:
             connection.execute(text("UPDATE schema_support SET oldest_code = '9998'"))
         assert not opened.is_migrated()
-    with pytest.raises(InvalidFileError, match="revision 9999, which this superopt"):
+    with pytest.raises(InvalidFileError, match="revision 9999, unknown to this superopt"):
         upgrade_database(database_url)

@@ -1,7 +1,7 @@
-"""Analyses of many axioms within a budget of time: answers are kept as they come, the rest is left undone.
+"""Time-limited analyses of many axioms with cached results.
 
-A worker keeps each answer itself, so that an interrupted run loses only what was being worked on; once the
-budget is spent only answers that are known from before are given.
+Workers cache each answer themselves, so that an interrupted run loses only work in progress; after the budget
+is spent, only cached answers are returned.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Task(Generic[Answer]):
-    """What is done to each axiom; all parts are pickled.
+    """The analysis of one axiom; must be picklable.
 
     ``depends`` is everything that the answer about an axiom depends on. ``failed`` is the answer where none
     could be had, with the reason; it is not kept.
@@ -64,7 +64,7 @@ def answers(
     seconds: float | None = None,
     progress: Progress | None = None,
 ) -> Iterator[tuple[Equation, Answer | None]]:
-    """Each axiom with its answer, in order; None where the seconds did not suffice.
+    """Each axiom with its answer, in order; None if the time limit was reached before.
 
     With ``jobs`` 0 everything is done in this process.
     """

@@ -1,9 +1,9 @@
-"""Whether axioms keep definedness in the directions that they claim, for tensors with undefined elements too.
+"""Definedness check of axioms: their directions must preserve defined elements of partial tensors.
 
 Small typed cases are evaluated on partial real numbers: at inputs with zeros and negative numbers, at inputs
 of which one element is undefined, each in turn, and at inputs of which some are. Of operators that are total
 an output element depends on an undefined one or not, whatever else the inputs are: there, one undefined
-element at a time shows all there is to see. What is defined on both sides must be equal, too.
+element at a time is sufficient. Elements defined on both sides must be equal, too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Redundancy: which axioms follow from the others, and how (dissertation, section 2.4).
+"""Redundancy check: which axioms follow from the others (dissertation, section 2.4).
 
-An axiom is redundant when the prover finds it from the other axioms and the chain replays without the prover.
-Axioms marked as lemmas are there because proofs are found sooner with them: they take no part in showing
-that another axiom is redundant, and they should follow from the axioms that are no lemmas.
+An axiom is redundant if the prover derives it from the other axioms and the chain replays. Axioms marked as
+lemmas are kept to speed up proofs: they are not used to show that another axiom is redundant, and they should
+follow from the axioms that are not lemmas.
 
 The variables of an axiom stand for tensors with undefined elements: a chain for it takes axioms in directions
 that they claim, and in both if it claims both itself.

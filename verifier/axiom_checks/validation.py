@@ -8,8 +8,8 @@ reals, where an answer is a certificate for all real inputs; instances beyond th
 directions that it claims (``axiom_checks.definedness``). One that is undecided symbolically (laws of the
 exponential are not known to the solver) is reported and leaves the evaluation to decide.
 
-What is known of an axiom is kept by the content of what it depends on, while it is being worked on too: an
-interrupted run goes on where it was, and after a change only what depends on it is done again.
+Results are cached by the content hash of everything they depend on, also partial ones: an interrupted run
+resumes, and after a change only dependent results are recomputed.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Certificates and their checker: the code that a proof asks to be trusted."""
+"""Certificates and their checker: the trusted code base of proofs."""

@@ -1,4 +1,4 @@
-"""Values of a rule's attribute variables that are all values: words one by one, sizes as symbols.
+"""Complete case sets for attribute variables: enumerated words, symbolic sizes, degree patterns.
 
 Numbers that no type depends on have one value for all; that a proof does not depend on it is seen in the text
 of its chain. A degree says among how many places a tensor is divided. Types depend on degrees through

@@ -1,4 +1,4 @@
-"""All typings of a rule, in finitely many cases: what holds in each of them holds wherever the rule does.
+"""Complete case analysis of a rule: finitely many cases that cover all of its typings.
 
 A case gives every variable a rank and a shape of polynomials over symbols, and every attribute variable a
 value, which may be a symbol too. The cases are all cases: ranks go up to a bound beyond which nothing new can
@@ -52,7 +52,7 @@ _IMPLICIT = "implicit "
 
 
 class UndecidedCasesError(IllTypedError):
-    """Not all typings of a rule are known."""
+    """The case analysis of a rule may be incomplete."""
 
 
 def cases_of(goal: Equation, largest_rank: int, whole: Equation | None = None) -> Iterator[Instance]:

@@ -1,8 +1,8 @@
 """Certificates: a proof as chains of axiom applications from one side of a rule to the other.
 
 A chain starts at a term of the left side and ends at the corresponding term of the right side. Each link
-replaces one subterm, an instance of one side of an axiom, by the other side. Nothing in a certificate is
-believed: ``verifier.certificates.replay`` checks it.
+replaces one subterm, an instance of one side of an axiom, by the other side. Certificates are untrusted:
+``verifier.certificates.replay`` checks them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A certificate as it is written: each link replaces an instance of one side of its axiom by the other."""
+"""Syntactic check of certificates: each link replaces an instance of one side of its axiom by the other."""
 
 from __future__ import annotations
 

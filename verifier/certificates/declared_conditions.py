@@ -1,4 +1,4 @@
-"""Conditions about numbers that a rule leaves open: a step may rely on what the rule itself says of them.
+"""Conditions on open numbers of a rule: a step may rely on conditions that the rule states.
 
 Whatever else an axiom's conditions ask is decided in every case of the rule. The numbers of a case stand for
 all numbers that fulfil the rule's conditions, so that nothing can be read off them.

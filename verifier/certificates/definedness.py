@@ -1,4 +1,4 @@
-"""Whether a step of a proof keeps definedness: the part of the checker that is about partial operators.
+"""Definedness check of proof steps: the part of the checker for partial operators.
 
 Values are partial, element by element. A chain from a rule's source to its target may not lead from a term
 whose element is defined to one whose element is not; what is undefined may become anything. An axiom says in

@@ -1,4 +1,4 @@
-"""What is known of a rule's typing half-way through it."""
+"""Intermediate state of typing a rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a size that is a polynomial over symbols is positive, as far as a rule's own sizes show it."""
+"""Positivity of symbolic sizes, derived from the sizes of a rule's own terms."""
 
 from __future__ import annotations
 

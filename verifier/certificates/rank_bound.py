@@ -1,8 +1,8 @@
-"""Up to which rank a rule must be looked at for its proof to hold at every rank.
+"""Rank bound: the largest rank to check so that a proof holds at every rank.
 
-A tensor of a higher rank has an axis that nothing in the proof tells from its neighbours: neither an operator
-by its place, nor an axis of a fixed number, nor the value of an axis variable, and that is not where a step
-fails. Without that axis, taken out of every tensor that has it, the same step fails at a rank one lower.
+A tensor of a higher rank has an axis that nothing in the proof distinguishes from its neighbours: no
+operator's position, no fixed axis number, no value of an axis variable, and no failing step. If that axis is
+removed from every tensor that has it, the same step fails at the next lower rank.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which ranks an operator may take whatever the sizes are, asked once for all rules."""
+"""Ranks that an operator accepts regardless of sizes, cached for all rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All solutions of an equation between sizes, over the positive integers; or that they were not found.
+"""Complete solution sets of equations between sizes over the positive integers.
 
 A checker that covers all sizes must not lose a solution, which is why this is not ``dimensions.solve``: that
 finds one most general solution where there is one, and None says nothing. Here every assignment of positive

@@ -1,1 +1,1 @@
-"""Conditions under which a refuted equation holds."""
+"""Inference of conditions under which refuted equations hold."""

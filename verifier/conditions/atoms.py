@@ -1,4 +1,4 @@
-"""Candidates for clauses of ``where``: all atoms about the names of an equation, and where each holds.
+"""Atoms: candidate clauses of ``where`` over the names of an equation, and where each holds.
 
 An atom's truth at many instances is a row of bits, kept as an integer, so that a conjunction is one ``&``.
 """

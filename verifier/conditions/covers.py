@@ -1,4 +1,4 @@
-"""Conjunctions of atoms as sets of bits: the simplest that rules out what it must, the widest."""
+"""Minimal conjunctions of atoms that exclude given instances, as bit sets."""
 
 from __future__ import annotations
 

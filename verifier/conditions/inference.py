@@ -1,4 +1,4 @@
-"""The ``where`` under which a refuted equation holds, from instances where its sides agree and where not.
+"""Inference of ``where`` conditions from instances on which the sides of an equation agree or differ.
 
 Every atom that holds wherever the sides agree may stand in an exact condition; there is one if and only if
 all of them together rule out every disagreement, and then the simplest subset that still does is taken. If

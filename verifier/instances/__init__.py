@@ -1,4 +1,4 @@
-"""Typed instances of an equation: one search by propagation, and what it is asked for.
+"""Typed instances of equations: one search by propagation, and its uses.
 
 - ``search``: the decisions (ranks, attribute values, sizes) and what follows from them;
 - ``exhaustive``: every case up to a bound; ``drawn``: small instances in random order, none twice;

@@ -1,4 +1,4 @@
-"""Variables that stand for divided tensors: those that an equation combines, reduces or batches.
+"""Detection of variables that stand for divided tensors: those combined, reduced or batched.
 
 Everywhere else a variable stands for a tensor in one piece.
 """

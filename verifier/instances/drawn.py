@@ -1,4 +1,4 @@
-"""All well-typed instances of an equation with small sizes, drawn in random order and never twice.
+"""Random sampling without repetition of the small well-typed instances of an equation.
 
 The decisions make a tree. Where unification would decide more than is needed (groups of a convolution, axes
 of a broadcast, rounded divisions) the sizes are tried one by one. A drawn leaf is taken out of the tree, so

@@ -1,4 +1,4 @@
-"""All cases of an equation up to a bound: every rank, every value, and numbers for the sizes left open.
+"""Exhaustive enumeration of the cases of an equation up to a bound.
 
 Operators that compute with sizes (windows, groups, numbers of elements) get numbers first. At the end numbers
 are put in for the symbols that are left, every operator is asked again, and the conditions are checked: what

@@ -1,4 +1,4 @@
-"""One typing of a rule: types of its variables, values of its attribute variables, operators of all terms."""
+"""Instances: a typing of a rule with attribute values and resolved operators."""
 
 from __future__ import annotations
 

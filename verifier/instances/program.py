@@ -1,4 +1,4 @@
-"""An equation as a straight-line program: inputs first, then applications, each named by its place."""
+"""Equations as straight-line programs: inputs, then applications, addressed by index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ranks an operator accepts, asked once for all equations."""
+"""Ranks that an operator accepts, cached for all equations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions solved ahead of sampling, so that instances of ``dim(x, 1) = dim(w, 1)`` need no luck."""
+"""Conditions solved before sampling, so that equations such as ``dim(x, 1) = dim(w, 1)`` are always met."""
 
 from __future__ import annotations
 

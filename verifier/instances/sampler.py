@@ -1,7 +1,7 @@
-"""Well-typed instances of an equation: numbers for the sizes of schemes, chosen to be awkward.
+"""Sampler of well-typed instances: schemes with sizes chosen as edge cases.
 
-Sizes are 1, coprime, unequal; channels come in groups; halves are no halves. A *symbolic* instance keeps
-every size a symbol but those of kernels: what holds of it holds for all sizes.
+Sizes are 1, coprime, unequal; channels come in groups; splits are uneven. A *symbolic* instance keeps every
+size a symbol but those of kernels: what holds of it holds for all sizes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which values an attribute may take: likely ones, all up to a bound, and all words that there are."""
+"""Values of attributes: likely ones, all up to a bound, all words."""
 
 from __future__ import annotations
 

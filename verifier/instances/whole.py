@@ -1,4 +1,4 @@
-"""The typings of an equation for types without symbols: one for each choice of what these leave open."""
+"""Typings of an equation for concrete input types: one for each choice of open attributes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Provers: what they are asked, and how their answers become chains of axioms."""
+"""Provers: problem encoding, proof search, and chains of axioms from solver proofs."""

@@ -1,4 +1,4 @@
-"""Checks the steps of a proof under a typing: every step typed, its condition true, the sides equal.
+"""Chain checker: checks proof steps under a typing (well-typed, conditions true, sides connected).
 
 A proof over shapeless terms may pass through terms that have no type, or use one symbol for constants of two
 shapes. Here each step is typed with the sizes of an instance of the rule, its terms are resolved (every

@@ -1,4 +1,4 @@
-"""Congruence closure over fully resolved terms: a checker that no solver is part of.
+"""Congruence closure over fully resolved terms, independent of solvers.
 
 A resolved term is an operator with every attribute, sizes included, applied to resolved terms; so a tensor of
 ones of one shape is not one of another shape. Two resolved terms are equal when a chain of given equations

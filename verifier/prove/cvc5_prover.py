@@ -1,4 +1,4 @@
-"""A second prover: cvc5 on the same shapeless problem; its proof names the instances of axioms that it uses.
+"""Second prover: cvc5 on the same shapeless problem, with axiom instances extracted from its proof.
 
 It shares nothing with Z3 but the problem's text: it confirms what Z3 found, and it may find what Z3 does not,
 since its enumerative instantiation tries any term of the problem (Reynolds, Barbosa and Fontaine 2018,

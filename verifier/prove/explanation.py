@@ -1,4 +1,4 @@
-"""From axiom instances to a certificate: shortest chains in the congruence closure of ground equations.
+"""Extraction of certificates from axiom instances: shortest chains in a congruence closure.
 
 Terms are the nodes of a graph. An instance of an axiom is an edge of length 1, in the directions in which it
 keeps definedness; two applications of one operator are joined by an edge as long as the distances of their

@@ -1,4 +1,4 @@
-"""Proof from the axioms: a solver finds the steps, the chain checker types them under instances of the rule.
+"""Proof search: solvers find steps, the chain checker types them under instances of the rule.
 
 The strategies are tried in order: axioms about the rule's own operators with patterns, then about operators
 that these axioms lead to, then short searches that may invent terms: cvc5's, then Z3's. A conditional axiom

@@ -1,4 +1,4 @@
-"""Axioms and a goal as SMT-LIB text over uninterpreted sorts: T for tensors, one for each kind of attribute.
+"""SMT-LIB encoding of axioms and goals over uninterpreted sorts: tensors, and kinds of attributes.
 
 An operator is a function of its attributes and its inputs. Attributes that unification determines are left
 out, so terms are shapeless: a proof found here is only a suggestion until ``prove.chain`` has typed it.

@@ -1,4 +1,4 @@
-"""Runs Z3 on the shapeless problem and reads back which instances of which axioms it used."""
+"""Z3 as a prover on shapeless problems: runs it and extracts the axiom instances used."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 

@@ -1,4 +1,4 @@
-"""Axioms that compute an attribute, or spell an axis in two ways, as provers take them: one for each value.
+"""Specialisation of axioms that compute attributes or respell axes: one instance per value, for provers.
 
 To a prover attributes are names: it cannot compose permutations, multiply degrees, or see that at rank 4 the
 axes -1 and 3 are one. So that it is asked with the values that a goal has, and with those that follow.

@@ -1,4 +1,4 @@
-"""Whether an equation holds at one instance: exactly over a prime field, else over partial real numbers."""
+"""Agreement of both sides at one instance, over a prime field or partial real numbers."""
 
 from __future__ import annotations
 

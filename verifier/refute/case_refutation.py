@@ -1,6 +1,6 @@
-"""Counterexamples looked for in the cases of a rule: numbers for the symbols of each, both sides evaluated.
+"""Refutation by evaluating both sides at numbers for the symbols of each case of a rule.
 
-Cases are all cases, so that ranks and groups are met here that samplers do not think of.
+Cases are complete, so this covers ranks and groups that samplers miss.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Why a rule speaks of nothing: a side that is never well-typed, or sides that never are together."""
+"""Detection of vacuous rules: a side, or both sides together, are never well-typed."""
 
 from __future__ import annotations
 

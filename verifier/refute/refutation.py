@@ -1,4 +1,4 @@
-"""Refutation: exact evaluation of both sides on many awkward instances, and a counterexample to read.
+"""Refutation: exact evaluation of both sides on many edge-case instances, with readable counterexamples.
 
 The prime field decides equality exactly (a false equation of degree d survives one evaluation with
 probability d / 2^31) wherever the evaluation divides by no 0 and takes no root of what is no square.

@@ -70,9 +70,7 @@ def graphs() -> Sequence[str]:
 
 
 def applied(rules: Mapping[str, str]) -> tuple[Substitution, ...]:
-    """The directions of rules that a search applies: none that divide tensors or may turn finite numbers
-    infinite.
-    """
+    """The directions that a search applies: none that divide tensors or may turn finite numbers infinite."""
     return tuple(way for rule, equation in rules.items() for way in _directions(rule, equation))
 
 

@@ -160,10 +160,10 @@ MALFORMED = {
         [f"POOL2D_MAX(-1) {POOL.replace('STRIDE_H=2', 'STRIDE_H=0')}"], R
     ),
     "operator 0 of the source, MATMUL: expected ACTI from 0 to 3, got 4": Rule(["MATMUL(-1, -2) ACTI=4"], R),
-    "operator 0 of the source, TRANSPOSE: PERM 3 is no permutation of 2 axes": Rule(
+    "operator 0 of the source, TRANSPOSE: PERM 3 is not a permutation of 2 axes": Rule(
         ["TRANSPOSE(-1) NUMDIM=2 PERM=3"], R
     ),
-    "operator 0 of the source, TRANSPOSE: PERM 6 is no permutation of 2 axes": Rule(
+    "operator 0 of the source, TRANSPOSE: PERM 6 is not a permutation of 2 axes": Rule(
         ["TRANSPOSE(-1) NUMDIM=2 PERM=6"], R
     ),
     "operator 0 of the source, RELU: reads operator 1, the source has 1": Rule(["RELU(1)"], R),

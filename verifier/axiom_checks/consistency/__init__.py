@@ -1,8 +1,8 @@
-"""Consistency of the axioms: what two of them say together must not be false.
+"""Consistency of the axioms: search for false consequences of several axioms.
 
-True axioms have a model, the tensors, so typed steps from true axioms derive nothing false. What can go
-wrong: an axiom is false; or a proof that forgets types goes where tensors do not (``split0`` of a concat that
-is written in another way). Both are searched for, and every falsehood comes with its chain.
+True axioms have a model, the tensors, so typed steps from true axioms derive nothing false. Two things can
+fail: an axiom is false, or an untyped proof uses a step that no typing allows (``split0`` of a concat that is
+written in another way). Both are searched for, and every falsehood is reported with its chain.
 """
 
 from superopt.verifier.axiom_checks.consistency.checking import Consistency, check_consistency

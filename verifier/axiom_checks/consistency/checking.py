@@ -1,4 +1,4 @@
-"""The consistency of a set of axioms: the search around each of them, and what they say all together."""
+"""Consistency check of a set of axioms: a search around each axiom, and one with all axioms together."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MODULES = ("falsehoods", "goals", "interpretation", "overlaps", "saturation", "
 
 @dataclass(frozen=True)
 class Consistency:
-    """What was found around each axiom that was looked at."""
+    """The findings around each checked axiom."""
 
     surroundings: tuple[Surroundings, ...]
 
@@ -57,7 +57,7 @@ class Consistency:
 
     @property
     def counts(self) -> Counts:
-        """What was looked at in all."""
+        """Total counts of all searches."""
         every = [each.counts for each in self.surroundings]
         return Counts(
             sum(counts.overlaps for counts in every),

@@ -1,4 +1,4 @@
-"""Falsehoods in words: what was derived, from which axioms, by which chain, and why it counts or does not."""
+"""Text form of falsehoods: the derived equation, its axioms, its chain, its kind."""
 
 from __future__ import annotations
 

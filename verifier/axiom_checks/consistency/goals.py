@@ -1,4 +1,4 @@
-"""What is asked about axioms: equations that make steps well-typed, terms to start from, false goals."""
+"""Queries about axioms: typing equations of steps, seed terms, false goals."""
 
 from __future__ import annotations
 

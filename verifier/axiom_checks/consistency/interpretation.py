@@ -1,4 +1,4 @@
-"""What terms and steps are when their variables have types and values: well-typed or not, equal or not.
+"""Interpretations: types and values of terms, and whether steps are well-typed, under an assignment.
 
 Every term and every step is typed by itself. So one term whose types leave something open (``split0(x)``,
 ``ones()``) may be one operator in one step and another in the next; ``classify`` tells a chain that passes

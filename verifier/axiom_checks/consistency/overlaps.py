@@ -1,8 +1,8 @@
-"""Overlaps of axioms: terms that two axioms rewrite at once, and so two terms that together they make equal.
+"""Overlaps (critical pairs) of axioms: terms that two axioms rewrite, with both results.
 
-A side of one axiom is unified with a part of a side of another (superposition; Knuth and Bendix 1970). What
-the outer axiom makes of the whole and what the inner one makes of it by rewriting the part are then equal if
-both axioms are true, so a difference between them is a falsehood in two steps.
+A side of one axiom is unified with a part of a side of another (superposition; Knuth and Bendix 1970). If
+both axioms are true, the result of the outer axiom on the whole equals that of the inner one on the part, so
+a difference between them is a falsehood in two steps.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Saturation: everything that the axioms make of a few typed terms, a class of equal terms at a time.
+"""Saturation of a few typed terms with the axioms, by classes of equal terms.
 
 Terms are kept as the prover sees them, without shapes; but an instance of an axiom is used only if it is
 well-typed by itself and its condition holds, and not if it takes a tensor to a constant of every shape, such

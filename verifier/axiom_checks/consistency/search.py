@@ -1,4 +1,4 @@
-"""The search for falsehoods around one axiom: by itself, with each other axiom, in a saturation, by Z3.
+"""Search for falsehoods around one axiom: alone, overlaps with other axioms, saturation, Z3.
 
 1. The axiom's own sides are evaluated: a difference is a falsehood in one step.
 2. Its overlaps with every axiom are falsehoods in two steps when the results differ.
@@ -67,7 +67,7 @@ class Surroundings:
 
 
 def search_around(axiom: Equation, axioms: Sequence[Equation], depth: Depth) -> Surroundings:
-    """All four searches; one that fails on an odd term is left where it is, the others go on."""
+    """Runs all four searches; a failure of one does not stop the others."""
     return _Search(axiom, axioms, depth).run()
 
 

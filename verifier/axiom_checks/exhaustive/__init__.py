@@ -1,1 +1,1 @@
-"""Every well-typed case of an equation up to a bound, each decided by polynomial identity testing."""
+"""Exhaustive testing of equations: all well-typed cases up to a bound, by polynomial identity testing."""

@@ -1,4 +1,4 @@
-"""How often a case must be evaluated: degrees of its sides, and the error of an identity test.
+"""Degree bounds of equations, which give the error of identity tests and the evaluations needed.
 
 By Schwartz and Zippel: both sides are rational functions of the inputs' residues. Where they differ, the
 difference of one output element has a numerator of degree d that is not zero, and random residues make it

@@ -1,10 +1,10 @@
-"""One equation against all its cases: types first, then values by polynomial identity testing.
+"""Identity test of one equation in all its cases: types first, then values.
 
-How sure an answer is, and what that means where an equation has order or exponentials, is said in
-``degrees``. A case whose exponentials may be any function is decided for all functions at once; in particular
-an attribute variable for an activation stands for an arbitrary elementwise function (as in the dissertation,
-section 2.4, where activations are uninterpreted), and only where that fails are the activations tried one by
-one. A difference must show twice, from independent random inputs: a denominator that happens to be zero is no
+The error probability, and its meaning for equations with order or exponentials, is described in ``degrees``.
+A case whose exponentials may be any function is decided for all functions at once; in particular an attribute
+variable for an activation stands for an arbitrary elementwise function (as in the dissertation, section 2.4,
+where activations are uninterpreted), and only where that fails are the activations tried one by one. A
+difference must show twice, from independent random inputs: a denominator that happens to be zero is no
 counterexample.
 """
 

@@ -1,4 +1,4 @@
-"""Cases of equations with windows: rows, columns and everything else are enumerated apart, then put together.
+"""Cases of equations with windows: rows, columns and the rest are enumerated separately and combined.
 
 Convolutions and pools over [n, c, h, w] have too many cases to try each pair of a height with a width. Their
 definition does not mix the two: which element of the padded input a window sees at row i of the kernel

@@ -1,4 +1,4 @@
-"""A few cases that stand for all: the smallest of each kind, for symbolic execution over the reals.
+"""Representative cases for symbolic execution over the reals: the smallest case of each kind.
 
 Cases are of one kind when inputs have equal ranks, attribute variables equal values, and the same sizes are
 1: what is left is how large the other sizes are, and a certificate for one of them is one for its kind up to

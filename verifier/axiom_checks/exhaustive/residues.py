@@ -1,4 +1,4 @@
-"""Residues modulo a prime small enough for tables, carrying along only what an equation asks for.
+"""Number domain of residues modulo a small prime with lookup tables, for identity testing.
 
 The construction is that of ``superopt.domains.prime_field`` (Mirage, OSDI 2025, section 5): ring operations
 are exact; ``maximum`` is decided by a float *shadow*; ``exp`` is the homomorphism x -> g^x from residues

@@ -11,7 +11,7 @@ export class Problem extends Error {
   }
 }
 
-const LOST = { title: "The service cannot be reached", detail: "The connection was lost; this is tried again as soon as it is back.", type: "offline" };
+const LOST = { title: "The service cannot be reached", detail: "The connection was lost; retrying when it is back.", type: "offline" };
 
 /** A response that is fine; asks for a key when one is needed. */
 export async function call(path, options = {}) {
@@ -51,14 +51,14 @@ function sent(path, form, headers, onSent, signal) {
     for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value);
     request.upload.addEventListener("progress", (event) => { if (event.lengthComputable) onSent(event.loaded, event.total); });
     request.addEventListener("load", () => { connection.reached(); resolve(request); });
-    request.addEventListener("error", () => { connection.lost(); reject(new Problem({ ...LOST, detail: "The upload did not arrive. Send it again; it is not taken twice." })); });
+    request.addEventListener("error", () => { connection.lost(); reject(new Problem({ ...LOST, detail: "The upload did not arrive. Send it again; duplicates are detected." })); });
     request.addEventListener("abort", () => reject(new DOMException("aborted", "AbortError")));
     signal?.addEventListener("abort", () => request.abort());
     request.send(form);
   });
 }
 
-const whyKey = () => (key() ? "The service does not know this key, or it was revoked." : "This service serves only those who have a key.");
+const whyKey = () => (key() ? "The service does not know this key, or it was revoked." : "This service requires an API key.");
 
 function parsed(text) {
   try { return JSON.parse(text); } catch { return null; }

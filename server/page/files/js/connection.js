@@ -10,7 +10,7 @@ const line = () => document.getElementById("connection");
 export function lost() {
   if (timer !== null) return;
   const pause = PAUSES[Math.min(tries, PAUSES.length - 1)];
-  show(line(), navigator.onLine ? "The service does not answer. Trying again…" : "You are offline. Trying again…");
+  show(line(), navigator.onLine ? "The service is not available. Retrying…" : "You are offline. Retrying…");
   timer = setTimeout(ask, pause * 1000);
   tries += 1;
 }

@@ -29,9 +29,7 @@ _SEED = 21
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """Number of ``steps`` from one side to the other; ``instance``: one rule application at the root
-    suffices.
-    """
+    """``steps`` from one side to the other; ``instance``: one rule application at the root suffices."""
 
     steps: int
     instance: bool

@@ -27,7 +27,7 @@ export async function view({ root, signal, navigate, title }) {
   const latest = h("section", { class: "aside", "aria-labelledby": "latest-title" });
   const recent = h("div");
   latest.append(h("div", { class: "aside-head" }, h("h2", { id: "latest-title" }, "Latest runs"), h("a", { href: "/optimizations" }, "All")), recent);
-  show(root, heading("Optimise a model", { lead: "Drop an ONNX model. Rewrites that are proved are tried, what they give is measured, and the outputs are compared." }),
+  show(root, heading("Optimise a model", { lead: "Drop an ONNX model. Proved rewrites are applied, the result is measured, and the outputs are compared." }),
     h("div", { class: "two" }, form, latest));
   into(recent, "Loading the latest runs", async () => runList((await json("/v1/optimizations?limit=6", { signal })).items, { isShort: true }), signal);
   listed();
@@ -114,7 +114,7 @@ export async function view({ root, signal, navigate, title }) {
   function sent(loaded, total) {
     const share = total ? loaded / total : 0;
     show(progress, h("progress", { max: "1", value: share, "aria-label": "Upload" }),
-      h("span", { class: "soft" }, share < 1 ? `Sending ${bytes(loaded)} of ${bytes(total)}` : "Sent; the service is taking it in"));
+      h("span", { class: "soft" }, share < 1 ? `Sending ${bytes(loaded)} of ${bytes(total)}` : "Uploaded; the service is checking it"));
   }
 }
 

@@ -15,7 +15,7 @@ export function graphs({ model, returned }, job, signal) {
   const open = h("button", { type: "button", class: "plain", on: { click: () => load(null) } }, isPair ? "Show both graphs" : "Show the graph");
   show(place, h("p", { class: "actions" }, around, open));
   return [
-    h("p", { class: "lead" }, isPair ? "The whole model, without the contents of its weights. Nodes that were taken away, put in or given other inputs are marked in the graphs and listed below." : "The whole model, without the contents of its weights.",
+    h("p", { class: "lead" }, isPair ? "The whole model, without the contents of its weights. Removed, added and changed nodes are marked in the graphs and listed below." : "The whole model, without the contents of its weights.",
       isLarge && ` The viewer takes long to lay out ${plural(model.nodes_before, "node")}.${isPair ? ` Around what differs, ${count(AROUND)} of each model are shown at once.` : ""}`),
     place,
   ];

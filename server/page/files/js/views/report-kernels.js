@@ -8,7 +8,7 @@ export function kernels({ explanation, returned, cost }, unit) {
   const sides = returned === "original" ? ["before"] : ["before", "after"];
   const slowest = Math.max(...sides.flatMap((side) => explanation.kernels[side].kernels.map((kernel) => kernel.total)), 1e-12);
   return [
-    h("p", { class: "lead" }, `What the runtime executes as one is one kernel, priced as such. Equal kernels are added up${sides.length > 1 ? "; both sides have one scale" : ""}.`),
+    h("p", { class: "lead" }, `A kernel is a group of operators that the runtime executes together. Equal kernels are summed${sides.length > 1 ? "; both sides share one scale" : ""}.`),
     h("div", { class: "pair" }, sides.map((side) => column(side, explanation.kernels[side], cost[side], slowest, unit, sides.length > 1))),
   ];
 }
@@ -25,7 +25,7 @@ function column(side, { kernels: shown, others, others_total: rest }, total, slo
 }
 
 function nodes(kernel) {
-  if (!kernel.nodes[0].name) return h("p", {}, "new, made by rewriting");
+  if (!kernel.nodes[0].name) return h("p", {}, "introduced by a rewrite");
   return h("details", {}, h("summary", {}, plural(kernel.node_count, "ONNX node")),
     h("p", {}, kernel.nodes.map((node) => (node.name ? `${node.name} (${node.op_type})` : `new ${node.op_type}`)).join(", "), kernel.node_count > kernel.nodes.length && " …"));
 }

@@ -18,9 +18,9 @@ export function plan(parallel) {
       predicted && h("div", {}, h("h3", {}, "Prediction"), facts([["in all", amount(predicted.total, unit)], ["busiest device", amount(predicted.compute, unit)], ["busiest link", amount(predicted.communication, unit)]])),
       plain.length > 0 && h("div", {}, h("h3", {}, "Plan"), facts(plain.map(([name, value]) => [words(name), valued(name, value)]))),
       values.filter(([, value]) => isObject(value)).map(([name, value]) => h("div", {}, h("h3", {}, title(name)), ofObject(name, value)))),
-    isTable(baselines) && [h("h3", {}, "Beside other plans"), bars([...(predicted ? [{ name: "this plan", total: predicted.total }] : []), ...baselines].map((one) =>
+    isTable(baselines) && [h("h3", {}, "Comparison with other plans"), bars([...(predicted ? [{ name: "this plan", total: predicted.total }] : []), ...baselines].map((one) =>
       ({ name: words(one.name), share: one.total, text: amount(one.total, unit), isOwn: one.name === "this plan" })))],
-    Array.isArray(timeline) && timeline.length > 0 && [h("h3", {}, "Timeline"), gantt(timeline), isCut && h("p", { class: "soft fine" }, "The beginning only.")],
+    Array.isArray(timeline) && timeline.length > 0 && [h("h3", {}, "Timeline"), gantt(timeline), isCut && h("p", { class: "soft fine" }, "Only the beginning is shown.")],
     isTable(memory) ? [h("h3", {}, "Memory"), memoryOf(memory)] : memory && [h("h3", {}, "Memory"), ofObject("memory", memory)],
     isTable(operators) && [h("h3", {}, "Operators"), tableOf("operators", operators.map(operatorRow))],
     values.filter(([, value]) => isTable(value)).map(([name, value]) => [h("h3", {}, title(name)), tableOf(name, value)]),
@@ -44,7 +44,7 @@ function bars(rows, most = Math.max(...rows.map((row) => row.share), 1e-12)) {
 function memoryOf(devices) {
   const fullest = [...devices].sort((a, b) => b.bytes / b.limit - a.bytes / a.limit);
   return [
-    h("p", { class: "soft fine" }, fullest.length > MOST_DEVICES ? `The ${MOST_DEVICES} fullest of ${plural(fullest.length, "device")}.` : "The fullest first."),
+    h("p", { class: "soft fine" }, fullest.length > MOST_DEVICES ? `The ${MOST_DEVICES} fullest of ${plural(fullest.length, "device")}.` : "Sorted by memory use."),
     bars(fullest.slice(0, MOST_DEVICES).map(({ device, bytes, limit }) => ({ name: `device ${device}`, share: bytes / limit, text: `${amount(bytes, "bytes")} of ${amount(limit, "bytes")}` })), 1),
   ];
 }
@@ -116,7 +116,7 @@ function gantt(events) {
     shown.map((event) => s("rect", { class: kindOf(event), x: x(startOf(event)).toFixed(2), y: places.get(rowOf(event)) * ROW + 4, width: Math.max(0.6, x(endOf(event)) - x(startOf(event))).toFixed(2), height: kindOf(event) === "moves" ? ROW / 2 - 4 : ROW - 8, rx: 2 },
       s("title", {}, `${nameOf(event)}, ${amount(startOf(event), "us")} to ${amount(endOf(event), "us")}`))));
   return [
-    h("ul", { class: "legend" }, h("li", {}, h("span", { class: "swatch works" }), "computes, lighter on the way back"), h("li", {}, h("span", { class: "swatch moves" }), "moves tensors, half as high")),
+    h("ul", { class: "legend" }, h("li", {}, h("span", { class: "swatch works" }), "computation (backward pass lighter)"), h("li", {}, h("span", { class: "swatch moves" }), "communication (half height)")),
     h("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Timeline" }, svg),
     events.length > MOST_BARS && h("p", { class: "soft fine" }, `The ${MOST_BARS} longest of ${plural(events.length, "event")}.`),
   ];

@@ -13,7 +13,7 @@ export function regions({ explanation }, job, unit, signal) {
   let asked = null;
   const drawings = () => (asked ??= json(address, { signal }).catch((error) => { asked = null; throw error; }));
   const [list, more] = growing(all, (region, place) => article(region, place, unit, drawings), { step: 6, parent: h("div", { class: "regions" }), noun: "parts" });
-  return [h("p", { class: "lead" }, "Only what changed: what was there, an arrow, what took its place. Parts that were rewritten in the same way are shown once."), list, more];
+  return [h("p", { class: "lead" }, "Only changed regions: before, arrow, after. Regions rewritten in the same way are shown once."), list, more];
 }
 
 function article(region, place, unit, drawings) {
@@ -27,7 +27,7 @@ function article(region, place, unit, drawings) {
   const gain = region.cost_before - region.cost_after;
   return h("article", { class: "region" },
     h("header", {}, h("h3", {}, plural(region.count, "place")), h("span", { class: gain > 0 ? "good strong" : "bad" }, signed(gain, unit)),
-      h("small", {}, `${change(region.cost_before, region.cost_after, unit)} predicted, with the kernels around`)),
+      h("small", {}, `${change(region.cost_before, region.cost_after, unit)} predicted, including adjacent kernels`)),
     h("p", { class: "soft fine" }, `${operators(region.operators_before)} → ${operators(region.operators_after)}`),
     picture,
     region.symbols?.length > 0 && h("ul", { class: "symbols" }, region.symbols.map((one) => h("li", {}, h("code", {}, one.symbol), ` = ${one.name} `, h("code", {}, one.type)))),

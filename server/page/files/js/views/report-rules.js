@@ -6,7 +6,7 @@ import { pictureOnDemand } from "../pictures.js";
 
 const REASONS = {
   excluded: "excluded by you", operator_set: "needs a newer operator set", kept: "touches nodes you keep", not_applicable: "does not apply here",
-  breaks_fusion: "would break a fusion", costlier: "more costly", no_gain: "makes no difference", superseded: "a better rule took its place",
+  breaks_fusion: "would break a fusion", costlier: "more costly", no_gain: "makes no difference", superseded: "superseded by a better rule",
   not_faster: "not faster when timed", not_combined: "does not combine", not_reached: "not reached in the budget", not_priced: "not priced",
 };
 const KINDS = { not_reached: "warm", not_faster: "warm", breaks_fusion: "bad", superseded: "good" };
@@ -17,9 +17,9 @@ export function rulesApplied(report, unit) {
   const canonical = counted(report.trace.filter((step) => step.kind !== "rule").map((step) => step.rule || step.kind));
   const parts = [canonical && h("p", { class: "lead" }, `Before the search, the model was put into canonical form: ${canonical}.`)];
   if (gains.length) {
-    parts.push(h("p", { class: "lead" }, "Predicted gains are summed over every place where a rule was applied. A rule that costs something prepares the ground for another."), gainTable("Gains of the rules applied", gains, unit));
+    parts.push(h("p", { class: "lead" }, "Predicted gains are summed over every place where a rule was applied. A rule may increase the cost if it enables another."), gainTable("Gains of the rules applied", gains, unit));
   } else if (tried.length) {
-    parts.push(h("p", { class: "lead" }, "No rule was applied to the model that was returned. These were tried together; by the prediction they should have gained this, but the whole model was not certainly faster."), gainTable("Rules that were tried", tried, unit));
+    parts.push(h("p", { class: "lead" }, "No rule was applied to the model that was returned. These were tried together; they were predicted to gain this, but the whole model was not measurably faster."), gainTable("Rules that were tried", tried, unit));
   } else parts.push(h("p", { class: "lead" }, "No rule was applied to the model that was returned."));
   return parts;
 }
@@ -68,7 +68,7 @@ export function rulesUnused({ explanation }, unit) {
     const wanted = text.value.trim().toLowerCase();
     const fitting = all.filter((rule) => (!reason.value || rule.reason === reason.value) && `${rule.equation} ${rule.detail}`.toLowerCase().includes(wanted));
     shown.textContent = `${count(fitting.length)} of ${plural(all.length, "rule")}`;
-    show(place, fitting.length ? unusedTable(fitting, unit) : h("p", { class: "soft" }, "No rule fits."));
+    show(place, fitting.length ? unusedTable(fitting, unit) : h("p", { class: "soft" }, "No matching rules."));
   };
   text.addEventListener("input", filter);
   reason.addEventListener("input", filter);

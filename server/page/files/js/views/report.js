@@ -41,10 +41,10 @@ function outcome({ cost, measured, model, rules, equivalence, search, returned, 
       card("Predicted cost", change(cost.before, cost.after, unit), `${percent(saved(cost.before, cost.after))} less, ${cost.source}`),
       card("Nodes", `${count(model.nodes_before)} → ${count(model.nodes_after)}`, model.opaque.length ? `${count(model.opaque.length)} not understood, kept` : "all understood"),
       card("Rules", `${count(rules.applied)} applied`, `${count(rules.matched)} matched, of ${count(rules.loaded)} proved`),
-      card("Outputs", verdictOf(equivalence), equivalence.samples ? `${plural(equivalence.samples, "sample")}, largest relative error ${small(equivalence.max_rel_error)}` : "nothing had to be compared"),
+      card("Outputs", verdictOf(equivalence), equivalence.samples ? `${plural(equivalence.samples, "sample")}, largest relative error ${small(equivalence.max_rel_error)}` : "no comparison needed"),
       card("Search", plural(search.candidates, "candidate"), `${duration(search.seconds)}, ${search.strategy}, ended by ${words(search.stopped_by)}`),
       hasSizes(sizes) && card("Sizes", sizesText(sizes.priced), sizes.guessed.length ? `guessed: ${sizes.guessed.join(", ")}` : "as given"),
-      memory && card("Memory", change(memory.before, memory.after, "bytes"), "weights and tensors alive at once")));
+      memory && card("Memory", change(memory.before, memory.after, "bytes"), "weights and live tensors")));
 }
 
 const card = (name, value, note) => h("div", { class: "card" }, h("dt", {}, name), h("dd", {}, value, h("small", {}, note)));
@@ -102,7 +102,7 @@ function details({ options, equivalence, model, versions = {}, trace, sizes }, u
       hasSizes(sizes) && h("div", {}, h("h3", {}, "Sizes of open dimensions"), facts([["priced at", sizesText(sizes.priced)], ["checked at", sizes.checked.map(sizesText).join("; ") || null],
         ["timed at", sizes.timed && sizesText(sizes.timed)], ["guessed", sizes.guessed.join(", ") || null], ["give yours with", sizes.request && h("code", {}, sizes.request)]])),
       h("div", {}, h("h3", {}, "Model and versions"), facts([["SHA-256", h("code", {}, model.sha256)], ...Object.entries(versions).map(([name, value]) => [name, value])]))),
-    model.opaque.length > 0 && h("details", {}, h("summary", {}, `Nodes that were not understood, and kept as they are: ${count(model.opaque.length)}`),
+    model.opaque.length > 0 && h("details", {}, h("summary", {}, `Opaque nodes, kept unchanged: ${count(model.opaque.length)}`),
       lazily(() => rows("Nodes that were not understood", [["Node", ""], ["Operator", ""], ["Why", ""]], model.opaque,
         (node) => h("tr", {}, h("td", {}, h("code", {}, node.node)), h("td", {}, node.op_type), h("td", {}, node.why))))),
     trace.length > 0 && h("details", {}, h("summary", {}, `The trace: ${plural(trace.length, "step")}`),

@@ -20,9 +20,9 @@ export async function view({ root, argument, signal, title }) {
   h("section", { class: "panel", "aria-labelledby": "equation-title" }, h("h2", { id: "equation-title", class: "hidden" }, "Equation"),
     h("pre", { class: "big-equation", tabindex: "0" }, rule.equation), picture),
   rule.evidence.length > 0 && h("section", { class: "panel part", "aria-labelledby": "evidence-title" }, h("h2", { id: "evidence-title" }, "Evidence against it"),
-    h("p", { class: "lead" }, "Outputs of a model differed where it was applied. No optimization uses it, whatever its proof says."),
+    h("p", { class: "lead" }, "Applying it changed the outputs of a model. It is not used, regardless of its proof."),
     rule.evidence.map((found) => facts([["model", found.model], ["sha256", h("code", {}, found.sha256)], ["found by", found.found_by], ["seed", String(found.seed)], ["difference", found.difference]]))),
-  h("section", { class: "panel part", "aria-labelledby": "proof-title" }, h("h2", { id: "proof-title" }, "Proof"), rule.proof ? proofOf(rule.proof) : h("p", { class: "lead" }, "It has not been judged yet.")),
+  h("section", { class: "panel part", "aria-labelledby": "proof-title" }, h("h2", { id: "proof-title" }, "Proof"), rule.proof ? proofOf(rule.proof) : h("p", { class: "lead" }, "It has not been verified yet.")),
   h("section", { class: "panel part", "aria-labelledby": "facts-title" }, h("h2", { id: "facts-title" }, "About it"),
     facts([["operators replaced", counted(rule.operators_source) || "none"], ["by", counted(rule.operators_target) || "none"], ["condition", rule.conditions || null], ["found by", rule.provenance]])));
   await into(picture, "Drawing the rule", () => pictureOf(rule.equation, signal), signal);

@@ -48,7 +48,7 @@ export async function view({ root, argument, signal, title }) {
   }
 
   function onBroken(seconds) {
-    show(problem, h("p", { class: "notice warm", role: "status" }, icon("alert"), `The connection was lost; trying again in ${duration(seconds)}. The run goes on.`));
+    show(problem, h("p", { class: "notice warm", role: "status" }, icon("alert"), `The connection was lost; retrying in ${duration(seconds)}. The run goes on.`));
   }
 
   function onResumed() { show(problem); }

@@ -12,7 +12,7 @@ export async function view({ root, signal, query, title }) {
   const state = query.get("state") ?? "", cursor = query.get("cursor");
   title("Runs");
   const place = h("div", { class: "panel flush" });
-  show(root, heading("Runs", { lead: "Every model that was given to this service, newest first.", aside: h("a", { class: "button", href: "/" }, "New run") }),
+  show(root, heading("Runs", { lead: "Models submitted to this service, newest first.", aside: h("a", { class: "button", href: "/" }, "New run") }),
     h("nav", { class: "tabs", "aria-label": "Filter by state" }, STATES.map(([name, words]) =>
       h("a", { href: name ? `/optimizations?state=${name}` : "/optimizations", "aria-current": name === state ? "true" : null }, words))), place);
   const address = new URLSearchParams({ limit: "25" });
@@ -37,7 +37,7 @@ export async function view({ root, signal, query, title }) {
 
 /** Runs as rows that lead to each. */
 export function runList(jobs, { isShort = false } = {}) {
-  if (!jobs.length) return empty("graph", "No run yet", "What you submit is listed here.");
+  if (!jobs.length) return empty("graph", "No runs yet", "Submitted models are listed here.");
   return h("ul", { class: isShort ? "runs short" : "runs" }, jobs.map((job) => h("li", {},
     h("a", { href: `/optimizations/${job.id}` },
       h("span", { class: "run-name" }, job.name),
@@ -57,8 +57,8 @@ const took = ({ started_at: from, finished_at: to }) => (from && to ? duration((
 
 function nothing(state, cursor) {
   if (cursor) return empty("graph", "Nothing older", "The list ends here.");
-  if (state) return empty("graph", "None in this state", "Choose another state above.");
-  return empty("graph", "No run yet", "Give the service a model, and it is listed here.", h("a", { class: "button", href: "/" }, "Optimise a model"));
+  if (state) return empty("graph", "No runs in this state", "Choose another state above.");
+  return empty("graph", "No runs yet", "Submitted models are listed here.", h("a", { class: "button", href: "/" }, "Optimise a model"));
 }
 
 function pager(state, cursor, next) {
