@@ -14,12 +14,12 @@ from tests.onnx_io.kit import model, node, value
 
 _PROGRAM = """
 import signal, sys
-from superopt import api
+from superopt.journeys import in_process
 from superopt.cli import main
 def wait(*_, **__):
     print("waiting", flush=True)
     signal.pause()
-setattr(api, sys.argv[1], wait)
+setattr(in_process, sys.argv[1], wait)
 main(sys.argv[2:])
 """
 
