@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from superopt.cli.main import run
-from superopt.journeys.library import compare
+from superopt.journeys.library.comparison import compare
 from superopt.substitution_db import RuleFilter, open_database
 from superopt.substitution_db.rules.exchange import export_rules
 from superopt.substitution_db.rules.shipped import SHIPPED_LIBRARY

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from superopt.equations import parse_equation, rule_id
-from superopt.journeys.library import compare, select
+from superopt.journeys.library.comparison import compare
+from superopt.journeys.library.selection import select
 from superopt.substitution_db.rules.exchange import export_rules
 from superopt.substitution_db.store.records import Rule, RuleStatus, Selection
 from superopt.substitution_db.store.rows import new_rule
