@@ -107,10 +107,10 @@ def test_a_file_of_rules_is_stale_like_a_database(library: tuple[str, Database],
 
 
 def gate(url: str, directory: Path) -> tuple[int, dict[str, list[dict[str, str]]]]:
-    """``superopt gate`` where ``directory`` has the axioms that are in force."""
+    """``superopt gate`` with the package that ``directory`` has."""
     program = "from superopt.cli import main; main()"
     environment = os.environ | {
-        "PYTHONPATH": f"{directory}{os.pathsep}{PACKAGE.parent}",
+        "PYTHONPATH": str(directory),
         "SUPEROPT_LIBRARY": os.devnull,
     }
     done = subprocess.run(
@@ -129,9 +129,9 @@ def test_the_command_says_which_rules_an_edited_axiom_made_stale(
     library: tuple[str, Database], tmp_path: Path
 ) -> None:
     url, database = library
-    copy = tmp_path / "axioms"
-    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    file = copy / "elementwise.axioms"
+    copy = tmp_path / "superopt"
+    shutil.copytree(PACKAGE.parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    file = copy / "axioms" / "elementwise.axioms"
     text = file.read_text("utf-8")
     file.write_text(text.replace("# ring: Sums are", "# ring: Sums of numbers are"), encoding="utf-8")
     assert gate(url, tmp_path)[0] == 0, "another reason says nothing else"
