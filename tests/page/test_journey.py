@@ -113,4 +113,4 @@ def test_an_equation_is_proved_refuted_or_cannot_be_read(page: Page) -> None:
     expect(page.locator("#equation-wrong")).not_to_be_empty()
     expect(equation).to_have_attribute("aria-invalid", "true")
     prove.click()
-    expect(page.get_by_role("alert")).to_contain_text("The equation cannot be read")
+    expect(page.get_by_role("alert")).to_contain_text("The equation cannot be parsed")
