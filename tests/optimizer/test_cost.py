@@ -323,7 +323,7 @@ def test_broadcasts_and_folded_nodes_cost_nothing() -> None:
 
 
 def test_an_unknown_objective_is_refused() -> None:
-    with pytest.raises(InvalidOptionError, match="launches, got 'beauty'"):
+    with pytest.raises(InvalidOptionError, match="objective for a single device, got 'beauty'"):
         objective_of("beauty", MemoryCostStore(), 1)
 
 

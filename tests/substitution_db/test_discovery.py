@@ -99,9 +99,10 @@ def test_verdicts_are_stored_as_they_come(tmp_path: Path) -> None:
 KILLED_WHILE_ONE_IS_SLOW = """
 import os, signal, sys
 from pathlib import Path
-from superopt.substitution_db import discovery, open_database
+from superopt.journeys.library import discovery
+from superopt.substitution_db import open_database
 from tests.substitution_db.slow_judge import judge
-from superopt.verifier import condition_inference
+from superopt.verifier.conditions import inference as condition_inference
 
 def end(done, total):
     if done == 3:

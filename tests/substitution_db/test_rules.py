@@ -167,7 +167,7 @@ def test_mistakes_change_nothing(database: Database, equations: tuple[Equation, 
     with pytest.raises(InvalidOptionError, match="no rule 0000"):
         database.rules.record_verdicts({known: PROOF, "0000": PROOF})
     assert database.rules.verified_rules(NOW) == ()
-    with pytest.raises(InvalidOptionError, match="continue behind"):
+    with pytest.raises(InvalidOptionError, match="continue after"):
         database.rules.list(after="0000")
 
 
