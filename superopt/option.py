@@ -10,7 +10,7 @@ from enum import Flag, auto
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
-MOST_CHARACTERS, MOST_ENTRIES = 1000, 10_000
+MOST_CHARACTERS, MOST_ENTRIES = 1000, 2_000
 """The longest text, and the most names or sizes that one option may have."""
 
 Kind: TypeAlias = Literal["number", "integer", "text", "names", "sizes", "file"]

@@ -114,7 +114,7 @@ def test_json_and_a_result_do_not_share_standard_output(
     assert run([*words, "-", "--json", *database(directory)]) == 2
     written = capfd.readouterr()
     assert json.loads(written.out)["error"]["message"] == " ".join(written.err.split()[1:])
-    assert "--json prints on standard output" in written.err
+    assert "--json uses standard output" in written.err
 
 
 def test_external_data_lies_beside_the_path_that_was_given(directory: Path, tmp_path: Path) -> None:

@@ -37,7 +37,9 @@ def before_load_schema(context: schemathesis.HookContext, raw_schema: dict[str, 
     parts["cluster"]["format"] = "cluster"
     del parts["data"]
     options = raw_schema["components"]["schemas"]["OptimizationOptions"]  # type: ignore[index]
-    options["properties"]["objective"]["enum"] = ["latency"]  # others ask for a cluster, or for none
+    # Others ask for a cluster, or for none.
+    options["properties"]["objective"]["enum"] = ["latency"]
+    options["properties"]["search"]["enum"] = ["auto"]
 
 
 @schemathesis.hook

@@ -71,7 +71,9 @@ def test_a_job_over_a_socket_and_an_orderly_end(
         waited = client.post("/v1/optimizations", files={"model": model}, headers={"Prefer": "wait=20"})
         assert (waited.status_code, waited.json()["state"]) == (200, "succeeded")
         family = descendants(process)
-        programs = sorted(word for one in family for word in one.cmdline() if word.startswith("superopt.server."))
+        programs = sorted(
+            word for one in family for word in one.cmdline() if word.startswith("superopt.server.")
+        )
         assert programs == ["superopt.server.process.sandbox_main", "superopt.server.worker.loop"]
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=20) == 0
