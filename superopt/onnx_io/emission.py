@@ -18,11 +18,12 @@ from superopt.ops.activation import Gelu, HardSwish, Silu, Softmax
 from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd, ChannelScale
 from superopt.ops.convolution import Conv, Enlarge, KernelResponse
 from superopt.ops.elementwise import Add, Divide, Multiply, Power, Scale, Subtract
+from superopt.ops.filled import Full, Ones
 from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.normalization import LayerNormalization, RmsNormalization
 from superopt.ops.pooling import AveragePool, MaxPool
 from superopt.ops.reduction import ReduceMax, ReduceMean, ReduceSum
-from superopt.ops.shape import Broadcast, Concat, Full, Ones, Reshape, Split
+from superopt.ops.shape import Broadcast, Concat, Reshape, Split
 from superopt.ops.upsampling import LinearUpsample, NearestUpsample
 
 EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {

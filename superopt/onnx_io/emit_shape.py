@@ -12,8 +12,9 @@ from superopt.ir.graph import GraphOperator, Node, NodeId, Value
 from superopt.ir.types import ElementType
 from superopt.onnx_io.recipes import Emission, Number, Operand, Recipe, Writer
 from superopt.ops.base import axis_of
+from superopt.ops.filled import Full, Ones
 from superopt.ops.matrix import Transpose
-from superopt.ops.shape import Broadcast, Concat, Full, Ones, Reshape, Split
+from superopt.ops.shape import Broadcast, Concat, Reshape, Split
 
 
 class RuntimeShape:

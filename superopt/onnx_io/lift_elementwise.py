@@ -15,7 +15,8 @@ from superopt.ops.activation import HardSigmoid, Relu
 from superopt.ops.affine import BiasAdd, ChannelScale
 from superopt.ops.base import Operator
 from superopt.ops.elementwise import Add, Divide, Identity, Multiply, Power, Scale, Subtract
-from superopt.ops.shape import Broadcast, Full, Ones, Reshape
+from superopt.ops.filled import Full, Ones
+from superopt.ops.shape import Broadcast, Reshape
 
 Lifter = Callable[[Site], tuple[Value | None, ...]]
 

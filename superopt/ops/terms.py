@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from superopt.errors import IllTypedError
-from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Term
+from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Term, Variable
 from superopt.ops.attributes import checked_attribute, normalise_attribute
 from superopt.ops.base import OPERATORS, attribute_defaults, attribute_names
 
@@ -35,3 +35,17 @@ def application(operator: str, attributes: Mapping[str, AttributeTerm], *inputs:
                 continue
         kept.append((name, value))
     return Application(operator, tuple(kept), tuple(inputs))
+
+
+def instantiate(term: Term, terms: Mapping[str, Term], attributes: Mapping[str, AttributeTerm]) -> Term:
+    """The term with terms for all of its variables and values for all of its attribute variables. Raises
+    IllTypedError for a value of the wrong kind."""
+    if isinstance(term, Variable):
+        return terms[term.name]
+    values = {
+        name: attributes[value.name] if isinstance(value, AttributeVariable) else value
+        for name, value in term.attributes
+    }
+    return application(
+        term.operator, values, *(instantiate(child, terms, attributes) for child in term.inputs)
+    )

@@ -72,7 +72,7 @@ def divisions_needed(
             for term in above:
                 place = _place(term, ranks[name], attributes)
                 degree = _value(term, "degree", attributes)
-                if place is None or degree is None:
+                if place is None or degree is None or degree < 1:  # ill-typed below 1
                     break
                 if traits(term.operator).gathers:
                     demand.together(place, degree)

@@ -20,7 +20,8 @@ from superopt.ir.graph import Graph, GraphEditor, NodeId, Value, Weight
 from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Term, Variable
 from superopt.ir.types import TensorType
 from superopt.ops.base import Operator
-from superopt.ops.shape import Cutting, Filled, Joining
+from superopt.ops.filled import Filled
+from superopt.ops.shape import Cutting, Joining
 from superopt.ops.traits import graph_name, traits
 from superopt.ops.windows import Padding
 from superopt.rewriting.binding import (

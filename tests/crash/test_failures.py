@@ -148,7 +148,7 @@ def test_a_database_on_a_full_disk_is_said_to_be_full(database: Database, backen
     with pytest.raises(DatabaseFullError, match="cannot be used"), database.transactions.write() as session:
         session.execute(text(OVERFLOW[backend]))
     if backend == "sqlite":
-        much = json.dumps({"keep": [f"{n:0100}" for n in range(9000)]})
+        much = json.dumps({"keep": [f"{n:0500}" for n in range(1800)]})
         refused = http("POST", URL, files={"model": tiny_model()}, data={"options": much})
         assert problem(refused) == (507, "disk-full")
         assert http("GET", URL).json()["items"] == []

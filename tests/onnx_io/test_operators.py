@@ -28,11 +28,12 @@ from superopt.ops.convolution import (
     KernelResponse,
 )
 from superopt.ops.elementwise import Add, Divide, Identity, Multiply, Power, Scale, Sqrt, Subtract
+from superopt.ops.filled import Full, Ones
 from superopt.ops.matrix import IdentityMatrix, Matmul, Transpose
 from superopt.ops.normalization import LayerNormalization, LocalResponseNormalization, RmsNormalization
 from superopt.ops.pooling import AveragePool, GlobalAveragePool, MaxPool
 from superopt.ops.reduction import Exp, ReduceMax, ReduceMean, ReduceSum
-from superopt.ops.shape import Broadcast, Concat, Full, Ones, Reshape, Split
+from superopt.ops.shape import Broadcast, Concat, Reshape, Split
 from superopt.ops.upsampling import LinearUpsample, NearestUpsample
 from tests.onnx_io.kit import session
 from tests.ops.examples import examples

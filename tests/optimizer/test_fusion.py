@@ -11,10 +11,11 @@ from superopt.ops.activation import Erf, Relu, Sigmoid, Tanh
 from superopt.ops.affine import Affine, BiasAdd, ChannelScale
 from superopt.ops.convolution import Conv
 from superopt.ops.elementwise import Add, Divide, Multiply, Power, Scale, Sqrt, Subtract
+from superopt.ops.filled import Ones
 from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.normalization import LayerNormalization
 from superopt.ops.reduction import ReduceMean
-from superopt.ops.shape import Broadcast, Ones
+from superopt.ops.shape import Broadcast
 from superopt.optimizer.fusion import partition
 from tests.optimizer.graphs import Builder
 

@@ -128,22 +128,7 @@ def test_activations_count_as_cases_and_are_decided_at_once() -> None:
     assert validation.evaluated == 39
 
 
-FAULTY = {
-    "reduce-of-replicate": "its degree is the value of a constant too: sampling tries a degree of 0 and divides by it"
-}
-AXIOMS = [
-    pytest.param(
-        axiom,
-        id=axiom.name,
-        marks=[pytest.mark.xfail(reason=FAULTY[axiom.name], raises=ZeroDivisionError)]
-        if axiom.name in FAULTY
-        else [],
-    )
-    for axiom in load_axioms().equations
-]
-
-
-@pytest.mark.parametrize("axiom", AXIOMS)
+@pytest.mark.parametrize("axiom", load_axioms().equations, ids=lambda axiom: axiom.name)
 def test_axiom_is_valid(axiom: Equation) -> None:
     """All cases up to 2x2x2, of those with images one in four; ``superopt axioms validate`` goes to 4x4x4x4."""
     has_images = {step.operator for step in applications(*axiom.left, *axiom.right)} & WINDOWS

@@ -40,7 +40,6 @@ WRONG = (
 def test_axioms_about_divided_tensors_hold_shard_by_shard() -> None:
     axioms = load_axioms()
     own = [axiom for axiom in axioms.equations if axioms.families[axiom.name] == "parallel"]
-    own.remove(axioms.by_name["reduce-of-replicate"])  # see test_axiom_validation.FAULTY
     with np.errstate(all="ignore"):
         assert sum(_compared(axiom, schemes=3) for axiom in own[::4]) > len(own[::4])
 

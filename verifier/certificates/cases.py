@@ -28,12 +28,12 @@ from superopt.ir.terms import (
 )
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, TensorType
 from superopt.ops.base import OPERATORS, Operator, known_operator
-from superopt.ops.sharding import whole
 from superopt.ops.traits import HALVES
 from superopt.rewriting.conditions import Decision, as_declared, decide, names_in
 from superopt.rewriting.divisions import DIVIDING, divisions_needed, variable_type
 from superopt.rewriting.typing import Typing, leaves_shape_out, leaves_sizes_out
 from superopt.verifier.certificates.attribute_cases import attribute_cases
+from superopt.verifier.certificates.groups import unknown_groups
 from superopt.verifier.certificates.partial_typing import PartialTyping
 from superopt.verifier.certificates.rank_choices import fitting_ranks
 from superopt.verifier.certificates.size_equations import (
@@ -235,7 +235,7 @@ class _Search:
         inputs = [state.types[child] for child in term.inputs]
         try:
             state, operator = self._operator(term, state)
-            grouped = _grouping(operator, inputs)
+            grouped = unknown_groups(operator, inputs)
             found = operator.infer(*inputs) if grouped is None else None
         except DimensionMismatchError as mismatch:
             pairs = [(mismatch.left, mismatch.right)]
@@ -379,28 +379,6 @@ def _axis(axis: object, rank: int) -> int:
 
 def _is_implicit(name: str) -> bool:
     return name.startswith(_IMPLICIT)
-
-
-def _grouping(
-    operator: Operator, inputs: Sequence[TensorType]
-) -> tuple[Dimension, Dimension, Dimension] | None:
-    """Channels, channels per group and outputs, when the groups of a convolution have to be chosen."""
-    channels = operator.grouped(*map(whole, inputs))
-    if channels is None:
-        return None
-    data, per_group, outputs = channels
-    if data == per_group:
-        return None
-    groups = _quotient(data, per_group)
-    return None if groups is not None and _quotient(outputs, groups) is not None else channels
-
-
-def _quotient(numerator: Dimension, denominator: Dimension) -> Dimension | None:
-    """The exact quotient; None where it is none, or not known to be."""
-    if denominator == 0:
-        return None
-    quotient = numerator // denominator
-    return quotient if quotient * denominator == numerator else None
 
 
 __all__ = ["UndecidedCasesError", "cases_of"]

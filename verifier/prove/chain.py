@@ -30,7 +30,7 @@ from superopt.ir.terms import (
 )
 from superopt.ir.types import TensorType
 from superopt.ops.sharding import is_divided
-from superopt.ops.terms import application
+from superopt.ops.terms import application, instantiate
 from superopt.rewriting.conditions import holds
 from superopt.rewriting.evaluation import evaluate_terms
 from superopt.rewriting.typing import Typing, infer_terms
@@ -198,20 +198,8 @@ def instantiated(axiom: Equation, step: AxiomInstance) -> Equation:
     """
     terms, attributes = dict(step.terms), dict(step.attributes)
     return Equation(
-        tuple(_instantiated(term, terms, attributes) for term in axiom.left),
-        tuple(_instantiated(term, terms, attributes) for term in axiom.right),
-    )
-
-
-def _instantiated(term: Term, terms: Mapping[str, Term], attributes: Mapping[str, AttributeTerm]) -> Term:
-    if isinstance(term, Variable):
-        return terms[term.name]
-    values = {
-        name: attributes[value.name] if isinstance(value, AttributeVariable) else value
-        for name, value in term.attributes
-    }
-    return application(
-        term.operator, values, *(_instantiated(child, terms, attributes) for child in term.inputs)
+        tuple(instantiate(term, terms, attributes) for term in axiom.left),
+        tuple(instantiate(term, terms, attributes) for term in axiom.right),
     )
 
 

@@ -18,9 +18,7 @@ from typing import Any, cast
 import cvc5
 from cvc5 import Kind, ProofRule
 
-from superopt.errors import IllTypedError
-from superopt.ir.terms import AttributeTerm, Equation, Term, Variable
-from superopt.ops.terms import application
+from superopt.ir.terms import AttributeTerm, Equation, Term
 from superopt.verifier.prove.smtlib import Vocabulary, axiom_command, goal_command, quantified_names
 from superopt.verifier.prove.solver import Answer, AxiomInstance, SolverLimits
 
@@ -173,21 +171,7 @@ class _Reader:
         applied = expression.getKind() == Kind.APPLY_UF
         head, *arguments = list(expression) if applied else [expression]
         symbol = f"|{_symbol(head)}|"
-        if symbol in self._vocabulary.tensors:
-            return Variable(self._vocabulary.tensors[symbol])
-        function = self._vocabulary.functions.get(symbol)
-        if function is None:
-            return None
-        count = len(function.attributes)
-        values = [self._attribute(value) for value in arguments[:count]]
-        inputs = [self._term(child) for child in arguments[count:]]
-        if any(value is None for value in (*values, *inputs)):
-            return None
-        named = dict(zip(function.attributes, cast("list[AttributeTerm]", values), strict=True))
-        try:
-            return application(function.operator, named, *cast("list[Term]", inputs))
-        except IllTypedError:
-            return None
+        return self._vocabulary.term(symbol, arguments, self._attribute, self._term)
 
 
 def _instantiations(proofs: Sequence[Expression]) -> Iterator[Expression]:

@@ -18,15 +18,13 @@ import numpy as np
 
 from superopt.ir.terms import (
     Application,
-    AttributeTerm,
-    AttributeVariable,
     Direction,
     Equation,
     Term,
     Variable,
     subterms,
 )
-from superopt.ops.terms import application
+from superopt.ops.terms import instantiate
 from superopt.verifier.certificates.certificate import Certificate, Link
 from superopt.verifier.certificates.definedness import why_undefined
 from superopt.verifier.prove.solver import AxiomInstance
@@ -81,7 +79,7 @@ class _TermGraph:
         """An edge for each pair of terms of the axiom's instance."""
         terms, attributes = dict(step.terms), dict(step.attributes)
         for output, sides in enumerate(zip(axiom.left, axiom.right, strict=True)):
-            left, right = (_grounded(side, terms, attributes) for side in sides)
+            left, right = (instantiate(side, terms, attributes) for side in sides)
             self._register(left, right)
             a, b = self.terms[left], self.terms[right]
             if a == b:
@@ -191,16 +189,6 @@ class _TermGraph:
     def _register(self, *terms: Term) -> None:
         for term in subterms(*terms):
             self.terms.setdefault(term, len(self.terms))
-
-
-def _grounded(term: Term, terms: Mapping[str, Term], attributes: Mapping[str, AttributeTerm]) -> Term:
-    if isinstance(term, Variable):
-        return terms[term.name]
-    values = {
-        name: attributes[value.name] if isinstance(value, AttributeVariable) else value
-        for name, value in term.attributes
-    }
-    return application(term.operator, values, *(_grounded(child, terms, attributes) for child in term.inputs))
 
 
 def _replaced(whole: Term, path: tuple[int, ...], part: Term) -> Term:

@@ -7,10 +7,12 @@ Attribute variables of the goal are constants about which nothing is known.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TypeVar, cast
 
+from superopt.errors import IllTypedError
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
@@ -25,7 +27,11 @@ from superopt.ir.terms import (
 )
 from superopt.ops.base import OPERATORS, attribute_defaults, attribute_names, normalise_attribute
 from superopt.ops.parallel import ParallelOperator
+from superopt.ops.terms import application
 from superopt.rewriting.conditions import is_computation
+
+Expression = TypeVar("Expression")
+"""An expression of a solver."""
 
 _TAKING_APART: Mapping[str, str] = {
     name: operator.undone_by for name, operator in OPERATORS.items() if operator.undone_by is not None
@@ -90,6 +96,30 @@ class Vocabulary:
         function = Function(term.operator, names, len(term.inputs))
         self.functions[function.symbol] = function
         return function
+
+    def term(
+        self,
+        symbol: str,
+        arguments: Sequence[Expression],
+        read_attribute: Callable[[Expression], AttributeTerm | None],
+        read_term: Callable[[Expression], Term | None],
+    ) -> Term | None:
+        """The term that a symbol applied to a solver's expressions stands for; None if there is none."""
+        if symbol in self.tensors:
+            return Variable(self.tensors[symbol])
+        function = self.functions.get(symbol)
+        if function is None:
+            return None
+        count = len(function.attributes)
+        values = [read_attribute(value) for value in arguments[:count]]
+        inputs = [read_term(child) for child in arguments[count:]]
+        if any(value is None for value in (*values, *inputs)):
+            return None
+        named = dict(zip(function.attributes, cast("list[AttributeTerm]", values), strict=True))
+        try:
+            return application(function.operator, named, *cast("list[Term]", inputs))
+        except IllTypedError:
+            return None
 
     def constant(self, name: str, value: AttributeValue) -> str:
         """The constant for an attribute value, the same for equal values."""

@@ -11,9 +11,7 @@ from typing import Any, cast
 
 import z3
 
-from superopt.errors import IllTypedError
-from superopt.ir.terms import AttributeTerm, Equation, Term, Variable
-from superopt.ops.terms import application
+from superopt.ir.terms import AttributeTerm, Equation, Term
 from superopt.verifier.prove.smtlib import (
     Vocabulary,
     axiom_command,
@@ -174,7 +172,7 @@ class _Reader:
             return None
         attributes, tensors = quantified_names(axiom)
         values = bound.children()
-        named = [self._vocabulary.constants.get(_symbol(value)) for value in values[: len(attributes)]]
+        named = [self._attribute(value) for value in values[: len(attributes)]]
         terms = [self._term(value) for value in values[len(attributes) :]]
         if any(value is None for value in (*named, *terms)):
             return None
@@ -184,6 +182,9 @@ class _Reader:
             tuple(zip(attributes, cast("list[AttributeTerm]", named), strict=True)),
         )
 
+    def _attribute(self, expression: Expression) -> AttributeTerm | None:
+        return self._vocabulary.constants.get(_symbol(expression))
+
     def _term(self, expression: Expression) -> Term | None:
         key = expression.get_id()
         if key not in self._terms:
@@ -192,22 +193,7 @@ class _Reader:
 
     def _read(self, expression: Expression) -> Term | None:
         symbol = _symbol(expression)
-        if symbol in self._vocabulary.tensors:
-            return Variable(self._vocabulary.tensors[symbol])
-        function = self._vocabulary.functions.get(symbol)
-        if function is None:
-            return None
-        arguments = expression.children()
-        count = len(function.attributes)
-        values = [self._vocabulary.constants.get(_symbol(v)) for v in arguments[:count]]
-        inputs = [self._term(child) for child in arguments[count:]]
-        if any(value is None for value in (*values, *inputs)):
-            return None
-        named = dict(zip(function.attributes, cast("list[AttributeTerm]", values), strict=True))
-        try:
-            return application(function.operator, named, *cast("list[Term]", inputs))
-        except IllTypedError:
-            return None
+        return self._vocabulary.term(symbol, expression.children(), self._attribute, self._term)
 
 
 def _symbol(expression: Expression) -> str:

@@ -1,0 +1,35 @@
+"""The number of groups of a convolution, where sizes leave it open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from superopt.ir.dimensions import Dimension
+from superopt.ir.types import TensorType
+from superopt.ops.base import Operator
+from superopt.ops.sharding import whole
+
+
+def unknown_groups(
+    operator: Operator, inputs: Sequence[TensorType]
+) -> tuple[Dimension, Dimension, Dimension] | None:
+    """Channels, channels per group and outputs, when the groups of a convolution have to be chosen."""
+    channels = operator.grouped(*map(whole, inputs))
+    if channels is None:
+        return None
+    data, per_group, outputs = channels
+    if data == per_group:
+        return None
+    groups = _quotient(data, per_group)
+    return None if groups is not None and _quotient(outputs, groups) is not None else channels
+
+
+def _quotient(numerator: Dimension, denominator: Dimension) -> Dimension | None:
+    """The exact quotient; None where it is none, or not known to be."""
+    if denominator == 0:
+        return None
+    quotient = numerator // denominator
+    return quotient if quotient * denominator == numerator else None
+
+
+__all__ = ["unknown_groups"]
