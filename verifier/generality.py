@@ -18,8 +18,8 @@ _CONSTANTS = named(lambda operator: operator.constant)
 def is_instance(special: Equation, general: Equation) -> bool:
     """Whether the special form is the general one for some values of its attribute variables.
 
-    Names of tensors may differ. False also where that is not plain to see: for several outputs in another
-    order, or when the general form has conditions or declared types.
+    Names of tensors may differ. Also False if this is not easily decided: if several outputs are in another
+    order, or the general form has conditions or declared types.
     """
     if general.conditions or general.types or len(special.left) != len(general.left):
         return False
@@ -31,9 +31,9 @@ def is_instance(special: Equation, general: Equation) -> bool:
 
 
 def with_matrix_axes(equation: Equation) -> Equation | None:
-    """A rule about constant matrices with axes 0 and 1 counted from the end, as products see them.
+    """Rewrite a rule about constant matrices so that axes 0 and 1 count from the end, as in matrix products.
 
-    It says as much of matrices, and something else of batches. None for a rule about anything else.
+    It claims the same for matrices, and more for batches. None for other rules.
     """
     operators = {term.operator for term in applications(*equation.left, *equation.right)}
     if not operators & _OF_MATRICES or not operators & _CONSTANTS:

@@ -45,10 +45,10 @@ class Status(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Options:
-    """How hard to try. On ``least_instances`` well-typed instances evaluation must have agreed.
+    """Effort of verification. Evaluation must agree on at least ``least_instances`` well-typed instances.
 
-    ``seed`` chooses the inputs and instances to evaluate on; None asks the operating system for one, so that
-    nobody can write an equation for which they happen to agree.
+    ``seed`` selects the inputs and instances for evaluation; None takes one from the operating system, so
+    that nobody can design an equation that agrees on them by chance.
     """
 
     effort: Effort = field(default_factory=Effort)
@@ -63,7 +63,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer and what it rests on; hashes are of what the proof used, and empty without a proof.
+    """Verdict on an equation and its basis; hashes cover what the proof used, and are empty without a proof.
 
     ``confirmed_by`` is a second prover, with its version, that derives the rule from the axioms used.
     """
@@ -85,10 +85,10 @@ class Verdict:
 
 
 def verify(equation: Equation, axioms: AxiomSet, *, options: Options | None = None) -> Verdict:
-    """The verdict on one equation, the same whenever and wherever it is asked unless the seed is None.
+    """Return the verdict on one equation; it is reproducible unless the seed is None.
 
-    An equation without a well-typed instance is unproved, and so is one on which anything fails or takes
-    too long.
+    An equation without a well-typed instance is unproved, and so is one for which a step fails or takes too
+    long.
     """
     options = options or Options()
     try:
@@ -102,10 +102,10 @@ def verify(equation: Equation, axioms: AxiomSet, *, options: Options | None = No
 def verify_most_general(
     candidates: Sequence[Equation], axioms: AxiomSet, *, options: Options | None = None
 ) -> tuple[Equation, Verdict]:
-    """The first of the candidates, most general first, that is verified; else the last with its verdict.
+    """Return the first verified candidate, most general first; if there is none, the last with its verdict.
 
-    What cannot be shown of a rule cannot be shown of a more general one, and no effort is made to. Searches
-    for proofs are shorter than those of ``verify``, which cost most where there is none.
+    If a special form cannot be proved, more general forms are skipped. Searches for proofs are shorter than
+    those of ``verify``, because unsuccessful searches cost most.
     """
     if not candidates:
         raise ValueError("expected at least one candidate")
@@ -134,9 +134,10 @@ def verify_many(
     options: Options | None = None,
     executor: Executor | None = None,
 ) -> Iterator[tuple[Equation, Verdict]]:
-    """``verify_most_general`` for each of many, in the order given, over a pool of ``jobs`` processes.
+    """Yield ``verify_most_general`` for each choice, in order, over a pool of ``jobs`` processes.
 
-    ``progress`` is told how many of how many are done. What kills a process is unproved, and nothing else is.
+    ``progress`` is called with the numbers of completed and of all choices. If a rule kills its process, only
+    that rule is unproved.
     """
     every = [tuple(candidates) for candidates in choices]
     yield from judge_all(
@@ -203,7 +204,7 @@ def _verify(equation: Equation, axioms: AxiomSet, options: Options) -> Verdict:
 
 
 def _of_cases(equation: Equation, refutation: Refutation, seed: int) -> Refutation:
-    """What the cases of a rule say of which sampling has found next to no instance."""
+    """Refute on cases of the rule if sampling found almost no instance."""
     rank = largest_rank(equation)
     if rank > MOST_RANK:
         return refutation
@@ -222,7 +223,8 @@ def _of_cases(equation: Equation, refutation: Refutation, seed: int) -> Refutati
 def _instances(
     cases: Sequence[Instance], sampled: Sequence[Instance], options: Options
 ) -> tuple[Sequence[Instance], Sequence[Instance]]:
-    """Instances that every proof is looked for under, cases of the rule among them, and the others."""
+    """Return the instances under which every proof is searched, including cases of the rule, and the
+    others."""
     concrete = representative(sampled, options.concrete_instances)
     chosen = {id(instance) for instance in concrete}
     further = [instance for instance in sampled if id(instance) not in chosen]
@@ -232,7 +234,7 @@ def _instances(
 
 
 def _is_about(equation: Equation, names: Iterable[str], axioms: AxiomSet) -> bool:
-    """Whether one of the axioms could take part in a proof, and none about halves need do."""
+    """Whether the equation has no halves, and one of the named axioms is about its operators only."""
     operators = operators_in(equation)
     return not cuts(equation) and any(operators_in(axioms.by_name[name]) <= operators for name in names)
 
@@ -244,8 +246,8 @@ def _proved(
     instances: tuple[Sequence[Instance], Sequence[Instance]],
     options: Options,
 ) -> tuple[Proof, Certificate | Failure]:
-    """A proof with a certificate that replays in all cases; where one does not, the search starts again with
-    the case in which it fails among the instances."""
+    """Return a proof with a certificate that replays in all cases. If it fails in a case, the search is
+    repeated with that case among the instances."""
     essential, further = instances
     certificate: Certificate | Failure = Failure("no chain connects the sides")
     proof = Proof(proved=False, steps=(), reason="nothing was asked", milliseconds=0.0)
@@ -263,7 +265,8 @@ def _proved(
 def _certificate(
     equation: Equation, axioms: AxiomSet, steps: Sequence[AxiomInstance], instances: Sequence[Instance]
 ) -> Certificate | Failure:
-    """A certificate that replays in all cases; if need be, of steps that are sound under all instances."""
+    """Return a certificate that replays in all cases; if necessary, from the steps that are sound under all
+    instances."""
     certificate = explain(equation, axioms.by_name, steps)
     failure = _failure(equation, axioms, certificate)
     if failure is None:
@@ -283,7 +286,8 @@ def _failure(equation: Equation, axioms: AxiomSet, certificate: Certificate | No
 
 
 def representative(instances: Sequence[Instance], count: int) -> tuple[Instance, ...]:
-    """Instances of different ranks and attribute values, and among equals those with most elements."""
+    """Return instances with different ranks and attribute values; among equals, those with the most
+    elements."""
     by_kind: dict[object, Instance] = {}
     for instance in sorted(instances, key=_total_elements, reverse=True):
         by_kind.setdefault(tuple(type_.rank for _, type_ in sorted(instance.types.items())), instance)

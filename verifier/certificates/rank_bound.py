@@ -24,11 +24,9 @@ from superopt.rewriting.claims import most_rank
 
 
 def largest_rank(goal: Equation, used: Iterable[Equation] = (), met: Iterable[Term] = ()) -> int:
-    """The bound for a rule whose proof uses these axioms and passes through these terms.
+    """Return the rank bound for a rule with a proof that uses these axioms and passes through these terms.
 
-    Without them, that for what the rule itself says.
-
-    Raises IllTypedError where none is known.
+    Without them, the bound covers the rule itself only. Raises IllTypedError if no bound is known.
     """
     limit = most_rank(goal)
     if limit is not None:
@@ -67,7 +65,7 @@ def _is_axis(goal: Equation, name: str) -> bool:
 
 
 def _named(equation: Equation) -> Iterable[int]:
-    """The axes that conditions name, as in ``dim(x, -1)`` and ``axis(x, a) != 2``."""
+    """Yield the axes in conditions, as in ``dim(x, -1)`` and ``axis(x, a) != 2``."""
     for call in _calls(equation):
         yield from (each for each in call.arguments if isinstance(each, int))
     for condition in equation.conditions:
@@ -77,7 +75,7 @@ def _named(equation: Equation) -> Iterable[int]:
 
 
 def _ranks(equation: Equation) -> Iterable[int]:
-    """The ranks that an equation speaks of: in its conditions, and of declared variables."""
+    """Yield the ranks in the conditions and declared types of an equation."""
     yield from (len(type_.shape) for _, type_ in equation.types)
     for condition in equation.conditions:
         sides = (condition.left, condition.right)

@@ -19,14 +19,14 @@ from superopt.verifier.refinement import awkward_inputs, difference_between
 
 _INPUTS = 2
 _INPUTS_IN_ALL_ORDERS = 24
-"""One element of random sign looks alike before and after relu with probability 2^-24 then."""
+"""Stack size; an element of random sign is then equal before and after relu with probability 2^-24."""
 
 
 def sides_agree(equation: Equation, instance: DrawnInstance, generator: np.random.Generator) -> bool | None:
-    """Whether types and values of both sides agree, whatever the instance leaves open; None: not known.
+    """Whether types and values of both sides agree, for any omitted sizes; None if not known.
 
-    Nothing is known where an output is 0 whatever the inputs: it agrees by accident, for instance because
-    every window lies in the padding. Nor where the field differs and real numbers do not.
+    It is not known if an output is 0 for all inputs, because the sides then agree by accident, for instance
+    because every window lies in the padding. Nor is it known if the field differs and real numbers do not.
     """
     unknown = False
     for typing in instance.typings:
@@ -78,7 +78,7 @@ def _differ_in_reals(
     stack: int,
     generator: np.random.Generator,
 ) -> bool:
-    """Whether the equation fails on real numbers in a direction that it claims."""
+    """Whether the equation fails on real numbers in a claimed direction."""
     inputs = awkward_inputs(generator, stack, types)
     return difference_between(equation, typing, inputs) is not None
 
@@ -88,7 +88,7 @@ def _same_residues(left: FieldArray, right: FieldArray) -> bool:
 
 
 def _depends_on_order(equation: Equation) -> bool:
-    """Whether an operator compares numbers; an activation that is left open may."""
+    """Whether an operator compares numbers; an open activation may."""
     terms = applications(*equation.left, *equation.right)
     return any(OPERATORS[term.operator].compares(dict(term.attributes)) for term in terms)
 

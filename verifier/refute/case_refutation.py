@@ -1,4 +1,4 @@
-"""Refutation by evaluating both sides at numbers for the symbols of each case of a rule.
+"""Refutation by evaluating both sides in each case of a rule, with numbers for its symbols.
 
 Cases are complete, so this covers ranks and groups that samplers miss.
 """
@@ -31,13 +31,15 @@ _LARGE_SIZES = (6, 8, 9, 12)
 
 
 def counterexample_in(equation: Equation, cases: Sequence[Instance], seed: int) -> str | None:
-    """The first instance, of cases spread over all and the first among them, on which the sides differ."""
+    """Return the first instance on which the sides differ, among the first cases and cases spread over all;
+    or None."""
     found = agreeing(equation, cases, seed)
     return found if isinstance(found, str) else None
 
 
 def agreeing(equation: Equation, cases: Sequence[Instance], seed: int) -> str | tuple[Instance, ...]:
-    """Instances of cases spread over all on which the sides agree, or the first on which they differ."""
+    """Return instances, of cases spread over all, on which the sides agree; or the first on which they
+    differ, as text."""
     generator, numbers = np.random.default_rng(seed), random.Random(seed)
     order = tuple(applications(*equation.left, *equation.right))
     found: list[Instance] = []
@@ -59,7 +61,7 @@ def _spread(cases: Sequence[Instance]) -> Iterator[Instance]:
 def _numbered(
     equation: Equation, order: Sequence[Application], case: Instance, generator: random.Random
 ) -> Iterator[Instance]:
-    """Some instances of the case, at which the rule's conditions hold."""
+    """Yield some instances of the case that satisfy the rule's conditions."""
     named = [type_.symbols for type_ in case.typing.types.values()]
     named += [operator_symbols(operator) for operator in case.typing.operators.values()]
     names = sorted(frozenset[str]().union(*named))
