@@ -61,8 +61,8 @@ class Judge:
         theirs: Sequence[Leaf],
         settled: Mapping[str, Settle] | None = None,
     ) -> Agreement:
-        """Compares two runs on a sample. ``settled`` tensors saturate to an output, so that their absolute
-        error matters: the floor is absolute, too."""
+        """Compare two runs on a sample. ``settled`` tensors saturate to an output, so their absolute error
+        matters and the floor is absolute, too."""
         why = mismatch(ours, theirs)
         if why:
             return disagreement(why)
@@ -74,7 +74,7 @@ class Judge:
         return total
 
     def look(self, sample: Sample, ours: Sequence[Leaf], theirs: Sequence[Leaf], share: float) -> None:
-        """Records the errors of both models against double precision, if that takes little time."""
+        """Record the errors of both models against double precision, if that takes little time."""
         precise = self._yardstick.precise_soon(sample, share)
         for a, b in zip(ours, theirs, strict=True):
             if precise is not None and a.is_real:
@@ -111,8 +111,8 @@ class Judge:
         return Agreement(excess <= 1, direct.absolute, direct.largest, excess, why, tells)
 
     def _exact(self, sample: Sample, ours: Leaf, theirs: Leaf) -> Agreement:
-        """Outputs that are not floating point must equal those of the original or of one of its perturbed
-        runs, element by element."""
+        """Require that outputs without floating point numbers equal those of the original or of one of its
+        perturbed runs, element by element."""
         a, b = ours.array, theirs.array
         if np.array_equal(a, b):
             return EQUAL

@@ -15,10 +15,10 @@ from superopt.optimizer.check.interval import DOUBT, Comparison, compared, pair_
 from superopt.optimizer.cost.runtime import Array, BoundRun, LoadedModel, ModelFile, Provider, RunTime
 
 _LOOKS = (3, 6, 12, 24)
-"""Numbers of rounds after which timing may stop if the answer is clear."""
+"""Numbers of rounds after which timing may stop if the result is clear."""
 
 _MOST_LOOKS = len(_LOOKS) + 2
-"""Interim analyses in all, including those when the time and the extended time are over."""
+"""Total number of interim analyses, including those at the ends of the time and the extended time."""
 
 _MIN_ROUNDS = _LOOKS[0]
 _USUAL_ROUNDS = _LOOKS[-1]
@@ -35,7 +35,7 @@ _SESSION_NOISE = 0.01
 precise."""
 
 _SHORTEST_SAMPLE = 500.0
-"""Microseconds; as many shorter runs as fit make one sample, whose value is the fastest of them."""
+"""Microseconds of one sample: as many shorter runs as fit, of which the fastest counts."""
 
 _WARM_UP = 50_000.0
 """Microseconds; a model with longer runs is warm after one run."""
@@ -156,7 +156,7 @@ def _compare(contest: Contest, round_of: Round, seconds: float, longest: float, 
 
 
 def _orders(random: np.random.Generator) -> Iterator[tuple[int, int]]:
-    """Which model is loaded first in each round: random, each equally often."""
+    """Yield the order in which the two models are loaded in each round: random, each order equally often."""
     while True:
         first = int(random.integers(2))
         yield first, 1 - first

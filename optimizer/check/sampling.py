@@ -21,7 +21,7 @@ _TRYING_SHARE = 0.1
 """Share of the remaining time after which no further scales are tried once one has worked."""
 
 TELLING = 1e-2
-"""Where rounding alone changes an output by this share of its size, comparing it proves little."""
+"""If rounding alone changes an output by this share of its size, comparing that output proves little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class _Tried:
         self._random = random
 
     def run(self, feeds: Mapping[str, Array]) -> tuple[object, ...] | None:
-        """The outputs; None when the model does not accept the inputs."""
+        """Return the outputs; None if the model does not accept the inputs."""
         try:
             return self._model.run(feeds)
         except RuntimeRefusedError:
@@ -94,8 +94,8 @@ class _Tried:
         return found
 
     def live_scales(self, sizes: Mapping[str, int], deadline: float) -> Sequence[str]:
-        """The input distributions under which outputs vary by more than rounding changes them; all if there
-        are none."""
+        """Return the input distributions under which outputs vary by more than rounding; all if there are
+        none."""
         live: list[str] = []
         now = time.monotonic()
         until = now + _TRYING_SHARE * max(deadline - now, 0.0)

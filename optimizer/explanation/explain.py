@@ -21,7 +21,7 @@ from superopt.optimizer.search import TraceStep
 @dataclass(frozen=True)
 class Findings:
     """Input of the explanation. ``chosen`` is the returned variant, None for the original; ``judged`` are all
-    timed variants, the last one last."""
+    timed variants, in order."""
 
     prepared: Prepared
     start: GraphCost
@@ -33,9 +33,9 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The parts of an explanation. ``seconds`` used, of ``seconds_allowed``; ``is_complete``: every matching
-    rule is in ``unused`` or ``gains``, with a price where possible. ``tried`` are the predicted gains of
-    rules of a variant that was timed and not returned."""
+    """Explanation of a result. It took ``seconds`` of ``seconds_allowed``. ``is_complete``: every matching
+    rule is in ``unused`` or ``gains``, with a price if possible. ``tried`` are the predicted gains of rules
+    in a variant that was timed and not returned."""
 
     seconds: float
     seconds_allowed: float

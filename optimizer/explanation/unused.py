@@ -108,7 +108,7 @@ class _Trial:
 
     @property
     def left(self) -> int:
-        """Number of kinds of site not priced for lack of time."""
+        """The number of kinds of site that were not priced for lack of time."""
         return len(self.kinds) - self.priced - sum(self.obstacles.values())
 
     @property

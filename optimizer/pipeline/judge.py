@@ -109,7 +109,7 @@ class Trial(ABC, Generic[V]):
 
     @abstractmethod
     def account(self, report: Report) -> Report:
-        """Adds to the report what only this judge knows; includes an explanation if time allows."""
+        """Add to the report the results that only this judge has, including an explanation if time allows."""
 
     @abstractmethod
     def _search(self, original: Original) -> V:
@@ -117,7 +117,7 @@ class Trial(ABC, Generic[V]):
 
     @abstractmethod
     def _refusal(self, variant: V) -> str:
-        """Reason why the search result need not be judged; empty where it must be."""
+        """Return the reason why the search result need not be judged; empty if it must be."""
 
     @abstractmethod
     def _decide(self, original: Original, variant: V) -> Verdict[V]:

@@ -197,6 +197,6 @@ def _by_rule(found: Iterable[Opportunity]) -> Iterable[list[Opportunity]]:
 
 
 def _paying_roots(opportunities: Iterable[Opportunity]) -> list[NodeId]:
-    """The first roots of the opportunities that lower the cost."""
+    """Return the first roots of the opportunities that lower the cost."""
     paying = (o for o in opportunities if o.gain is not None and o.gain > 0)
     return list(dict.fromkeys(o.match.outputs[0].node for o in paying))
