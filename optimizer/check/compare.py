@@ -16,14 +16,14 @@ from superopt.optimizer.cost.runtime import Array
 class Agreement:
     """Distance between two sets of outputs. ``max_rel_error`` is relative to the largest element of an
     output; ``excess`` is the distance in multiples of the tolerance, so outputs agree if it is at most 1.
-    ``tells`` is False if rounding alone changes an output by a large share of its size."""
+    ``is_conclusive`` is False if rounding alone changes an output by a large share of its size."""
 
     agrees: bool
     max_abs_error: float
     max_rel_error: float
     excess: float
     why: str = ""
-    tells: bool = True
+    is_conclusive: bool = True
 
     def and_also(self, other: Agreement) -> Agreement:
         """Combination of two agreements: the worse of each field."""
@@ -33,7 +33,7 @@ class Agreement:
             max(self.max_rel_error, other.max_rel_error),
             max(self.excess, other.excess),
             self.why or other.why,
-            self.tells and other.tells,
+            self.is_conclusive and other.is_conclusive,
         )
 
 

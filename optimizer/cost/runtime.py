@@ -192,7 +192,7 @@ class LoadedModel:
         inputs are passed at each run instead."""
         if not all(map(_can_be_bound, feeds.values())) or any(port.dtype is None for port in self.outputs):
             threads = self.threads if self._provider is Provider.CPU else 0
-            return FedRun(self._session, feeds, threads)
+            return UnboundRun(self._session, feeds, threads)
         with _translated():
             binding = self._session.io_binding()
             for name, array in feeds.items():
@@ -287,7 +287,7 @@ class BoundRun:
         return RunTime((time.perf_counter_ns() - wall) / 1000, processor / 1000)
 
 
-class FedRun(BoundRun):
+class UnboundRun(BoundRun):
     """A model that receives its inputs at each run, within the measured time: for inputs that cannot be
     bound."""
 

@@ -12,7 +12,7 @@ from superopt.optimizer.cost import GraphCost, Latency
 from superopt.optimizer.explanation.gains import RuleGain, rule_gains
 from superopt.optimizer.explanation.kernels import KernelTable, slowest_kernels
 from superopt.optimizer.explanation.rewritten_regions import Region, rewritten_regions
-from superopt.optimizer.explanation.unused import Circumstances, UnusedRule, unused_rules
+from superopt.optimizer.explanation.unused import ExplanationContext, UnusedRule, unused_rules
 from superopt.optimizer.pipeline.prepare import Prepared
 from superopt.optimizer.pipeline.verdict import Ablation, PricedVariant
 from superopt.optimizer.search import TraceStep
@@ -83,7 +83,7 @@ def explain(findings: Findings, seconds: float) -> Explanation:
     regions = () if findings.chosen is None else rewritten_regions(start, final, lifted, _rules_of(trace))
     unused, complete = unused_rules(
         rules,
-        Circumstances(
+        ExplanationContext(
             start=start,
             applied=trace,
             tried=frozenset(rule for variant in findings.judged for rule in variant.rules),

@@ -25,7 +25,7 @@ def suggest_cluster(subject: Subject, planner: Planner, here: int) -> str:
         if time.monotonic() > planner.deadline:
             return f"more than {times * len(planner.cluster) // 2} such devices are needed, or {larger}"
         more = repeated(planner.cluster, times)
-        found = Planner(more, planner.objective, planner.licence).thriftiest(subject)
+        found = Planner(more, planner.objective, planner.licence).least_memory_plan(subject)
         if found.fits:
             return f"{len(more)} such devices would be enough, or {larger}"
         times *= 2

@@ -17,7 +17,7 @@ from superopt.optimizer.check.distance import MULTIPLE, Distance, Multiple
 from superopt.optimizer.check.guesses import example
 from superopt.optimizer.cost import device_name, runtime_version
 from superopt.optimizer.explanation import Explanation
-from superopt.optimizer.pipeline.blame import Suspect
+from superopt.optimizer.pipeline.bisection import Suspect
 from superopt.optimizer.pipeline.verdict import Rejection
 from superopt.optimizer.search import SearchResult, TraceStep
 

@@ -12,7 +12,7 @@ from superopt.substitution_db import Database
 _log = logging.getLogger(__name__)
 
 
-class SignsOfLife:
+class HeartbeatSender:
     """Sends heartbeats periodically; ``job_id`` is the job being run."""
 
     def __init__(self, database: Database, worker: str, seconds: float, targets: Sequence[str] = ()) -> None:

@@ -37,11 +37,11 @@ class Suspect:
         return {"rule": self.rule, "equation": self.equation, "difference": self.difference}
 
 
-Accuse = Callable[[Suspect], None]
+OnSuspect = Callable[[Suspect], None]
 """Callback that is called immediately with a rule that changed outputs."""
 
 
-def blamed(
+def find_suspect(
     start: Graph,
     trace: Sequence[TraceStep],
     rules: Sequence[Substitution],
@@ -57,7 +57,7 @@ def blamed(
         if equivalence is None:
             return None
         found[count] = equivalence
-        return not is_false(equivalence)
+        return not exceeds_rounding(equivalence)
 
     count = first_difference(len(trace), is_equal)
     if count is None:
@@ -81,7 +81,7 @@ def first_difference(steps: int, is_equal: Callable[[int], bool | None]) -> int 
     return different
 
 
-def is_false(equivalence: Equivalence) -> bool:
+def exceeds_rounding(equivalence: Equivalence) -> bool:
     """Whether outputs were compared, and differ by more than rounding explains."""
     if equivalence.passed or not equivalence.samples:
         return False

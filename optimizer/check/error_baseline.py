@@ -37,7 +37,7 @@ class Precise:
     single: int
 
 
-class Yardstick:
+class ErrorBaseline:
     """Measures the original's own error on samples, on demand. Tensors are its outputs and the operands that
     saturate to one. ``model`` is the model in memory, None after its release. ``why`` says why there is no
     double precision."""
