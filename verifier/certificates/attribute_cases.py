@@ -67,7 +67,7 @@ def _relates_tensors(condition: Condition) -> bool:
 def _kinds(equation: Equation) -> dict[str, set[str]]:
     """What kinds of attributes each variable stands for; one for rows and columns is a ``kernel``."""
     found: dict[str, set[str]] = {}
-    for term in applications(*equation.left, *equation.right):
+    for term in equation.applications:
         for attribute, value in term.attributes:
             if isinstance(value, AttributeVariable):
                 found.setdefault(value.name, set()).add("kernel" if attribute in PAIRS else attribute)
@@ -148,7 +148,7 @@ def _occurrences(goal: Equation, name: str) -> int:
     """How often the variable occurs on a side, at most."""
     return max(
         sum(value == AttributeVariable(name) for term in applications(side) for _, value in term.attributes)
-        for side in (*goal.left, *goal.right)
+        for side in goal.terms
     )
 
 
@@ -167,7 +167,7 @@ def _literals(goal: Equation) -> tuple[list[int], list[int]]:
     """The sizes and the degrees above 1 that the rule says in numbers."""
     sizes = {size for _, type_ in goal.types for size in type_.shape if isinstance(size, int) and size > 1}
     degrees: set[int] = set()
-    for term in applications(*goal.left, *goal.right):
+    for term in goal.applications:
         for attribute, value in term.attributes:
             parts = value if isinstance(value, tuple) else (value,)
             numbers = {part for part in parts if isinstance(part, int) and part > 1}

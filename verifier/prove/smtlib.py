@@ -139,7 +139,7 @@ def axiom_command(axiom: Equation, vocabulary: Vocabulary) -> str:
     one alone; an axiom without such a side has a joint pattern of all sides. That parts put together may be
     taken apart again is seen wherever they are put together.
     """
-    sides = (*axiom.left, *axiom.right)
+    sides = axiom.terms
     sorts = _sorts_of_variables(sides)
     names = [f"(|?{name}| {sorts[name]})" for name in sorted(sorts)]
     names += [f"(|{name}?| T)" for name in variables(*sides)]
@@ -156,7 +156,7 @@ def axiom_command(axiom: Equation, vocabulary: Vocabulary) -> str:
 
 def quantified_names(axiom: Equation) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Attribute variables and tensor variables, in the order in which the quantifier binds them."""
-    sides = (*axiom.left, *axiom.right)
+    sides = axiom.terms
     return tuple(sorted(attribute_variables(*sides))), variables(*sides)
 
 
@@ -242,7 +242,7 @@ def _attribute(term: Application, name: str, vocabulary: Vocabulary, mark: str) 
 
 def _patterns(axiom: Equation, vocabulary: Vocabulary) -> list[list[str]]:
     computing = any(is_computation(clause) for clause in axiom.conditions)
-    sides = axiom.left if computing else (*axiom.left, *axiom.right)
+    sides = axiom.left if computing else axiom.terms
     everything = set(variables(*sides)) | attribute_variables(*sides)
     whole = [
         [write(side, vocabulary, "?")]
