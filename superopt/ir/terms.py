@@ -118,7 +118,7 @@ class Equation:
     types: tuple[tuple[str, VariableType], ...] = ()
     name: str = ""
 
-    @property
+    @cached_property
     def terms(self) -> tuple[Term, ...]:
         """The terms of both sides, those of the left first."""
         return (*self.left, *self.right)
