@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from superopt.ir.terms import AttributeTerm, AttributeVariable, Equation, Term, Variable, applications
+from superopt.ir.terms import AttributeTerm, AttributeVariable, Equation, Term, Variable
 from superopt.ops.attributes import normalise_attribute
 from superopt.ops.base import attribute_defaults, attribute_names
 from superopt.ops.terms import application
@@ -25,7 +25,7 @@ def is_instance(special: Equation, general: Equation) -> bool:
         return False
     values: dict[str, object] = {}
     names: dict[str, str] = {}
-    pairs = zip((*special.left, *special.right), (*general.left, *general.right), strict=True)
+    pairs = zip(special.terms, general.terms, strict=True)
     matched = all(_matches(one, other, values, names) for one, other in pairs)
     return matched and len(set(names.values())) == len(names)
 
@@ -35,7 +35,7 @@ def with_matrix_axes(equation: Equation) -> Equation | None:
 
     It claims the same for matrices, and more for batches. None for other rules.
     """
-    operators = {term.operator for term in applications(*equation.left, *equation.right)}
+    operators = {term.operator for term in equation.applications}
     if not operators & _OF_MATRICES or not operators & _CONSTANTS:
         return None
     left, right = (tuple(map(_from_the_end, side)) for side in (equation.left, equation.right))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from superopt.axioms import AxiomSet
-from superopt.ir.terms import Equation, applications
+from superopt.ir.terms import Equation
 from superopt.ops.base import OPERATORS
 from superopt.verifier.content_cache import content_key, user_cache
 from superopt.verifier.definitions import Closure, Place
@@ -85,7 +85,7 @@ def verifier_hash() -> str:
 @functools.lru_cache(maxsize=8192)
 def operators_in(equation: Equation) -> frozenset[str]:
     """Return the operators of both sides."""
-    return frozenset(term.operator for term in applications(*equation.left, *equation.right))
+    return frozenset(term.operator for term in equation.applications)
 
 
 def operators_of_proof(own: Iterable[str], axioms_used: Iterable[str], axioms: AxiomSet) -> frozenset[str]:

@@ -41,7 +41,7 @@ def difference_between(
     equation: Equation, typing: Typing, inputs: Mapping[str, PartialArray]
 ) -> Difference | None:
     """Return the first element at which the equation fails in a claimed direction, or None."""
-    values = evaluate_terms((*equation.left, *equation.right), typing, PartialDomain(), inputs)
+    values = evaluate_terms(equation.terms, typing, PartialDomain(), inputs)
     half = len(equation.left)
     for output, (left, right) in enumerate(zip(values[:half], values[half:], strict=True)):
         found = first_difference(equation.direction, left, right, output)

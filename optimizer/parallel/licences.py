@@ -161,7 +161,7 @@ def divisions_of(equation: Equation, rule: str) -> Iterator[Division]:
 
 def _has_open_degrees(equation: Equation) -> bool:
     """Whether no degree is a constant: such a rule would not generalise to other degrees."""
-    terms = subterms(*equation.left, *equation.right)
+    terms = subterms(*equation.terms)
     divisions = (term for term in terms if isinstance(term, Application) and term.operator in DIVIDING)
     return all(isinstance(term.attribute("degree"), AttributeVariable) for term in divisions)
 

@@ -64,7 +64,7 @@ def divisions_needed(
     """The number of parts that each variable of known rank needs in each place, as far as attributes are
     known; empty for undivided ones."""
     found: dict[str, dict[_Place, int]] = {}
-    for side in (*equation.left, *equation.right):
+    for side in equation.terms:
         for name, above in _divided(side):
             if name not in ranks:
                 continue

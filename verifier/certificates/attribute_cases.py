@@ -70,7 +70,7 @@ def _kinds(equation: Equation) -> dict[str, set[str]]:
     """Map each attribute variable to the kinds of attributes it stands for; rows and columns are
     ``kernel``."""
     found: dict[str, set[str]] = {}
-    for term in applications(*equation.left, *equation.right):
+    for term in equation.applications:
         for attribute, value in term.attributes:
             if isinstance(value, AttributeVariable):
                 found.setdefault(value.name, set()).add("kernel" if attribute in PAIRS else attribute)
@@ -152,7 +152,7 @@ def _occurrences(goal: Equation, name: str) -> int:
     """Return the larger number of occurrences of the variable on one side."""
     return max(
         sum(value == AttributeVariable(name) for term in applications(side) for _, value in term.attributes)
-        for side in (*goal.left, *goal.right)
+        for side in goal.terms
     )
 
 
@@ -171,7 +171,7 @@ def _literals(goal: Equation) -> tuple[list[int], list[int]]:
     """Return the sizes, and the degrees above 1, that the rule gives as numbers."""
     sizes = {size for _, type_ in goal.types for size in type_.shape if isinstance(size, int) and size > 1}
     degrees: set[int] = set()
-    for term in applications(*goal.left, *goal.right):
+    for term in goal.applications:
         for attribute, value in term.attributes:
             parts = value if isinstance(value, tuple) else (value,)
             numbers = {part for part in parts if isinstance(part, int) and part > 1}

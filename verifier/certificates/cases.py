@@ -73,7 +73,7 @@ class _Search:
     def __init__(self, goal: Equation, largest_rank: int, whole: Equation) -> None:
         self._goal, self._whole = goal, whole
         self._largest_rank = largest_rank
-        self._terms = (*goal.left, *goal.right)
+        self._terms = goal.terms
         self._order = tuple(applications(*self._terms))
         self._names = variables(*self._terms)
         self._fresh = numbered(_IMPLICIT)

@@ -40,7 +40,7 @@ def _require_known_operators(
     """Raise IllTypedError if a chain has an operator that occurs neither in the rule nor in its axioms,
     because the hashes of the proof do not cover such an operator."""
     used = [axioms[name] for name in certificate.axioms_used if name in axioms]
-    known = {term.operator for each in (goal, *used) for term in applications(*each.left, *each.right)}
+    known = {term.operator for each in (goal, *used) for term in each.applications}
     links = (link for chain in certificate.chains for link in chain)
     met = {term.operator for link in links for term in applications(link.term)}
     require(met <= known, f"neither the rule nor its axioms have {', '.join(sorted(met - known))}")
@@ -57,7 +57,7 @@ def _require_written(
         if axiom is None:
             raise IllTypedError(f"{place}: there is no such axiom")
         require(0 <= link.output < len(axiom.left), f"{place}: the axiom has no pair {link.output}")
-        sides = (*axiom.left, *axiom.right)
+        sides = axiom.terms
         terms, values = dict(link.terms), dict(link.attributes)
         named = terms.keys() == set(variables(*sides)) and values.keys() == attribute_variables(*sides)
         require(named, f"{place}: expected a value for each variable of the axiom and for no other name")

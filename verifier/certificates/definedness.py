@@ -14,7 +14,7 @@ depends on an undefined one is undefined: fewer undefined elements in a part nev
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from superopt.ir.terms import (
     Application,
@@ -47,7 +47,7 @@ def why_undefined(
     """
     if keeps_for_partial(axiom, backwards=backwards):
         return ""
-    own = applications(*axiom.left, *axiom.right)
+    own = axiom.applications
     partial = next((name for name in _partial(own, attributes)), None)
     if partial is not None:
         return f"{axiom.name} is used from right to left, and {partial} may be undefined"
@@ -66,7 +66,7 @@ def is_total(*terms: Term) -> bool:
     return next(_partial(applications(*terms), {}), None) is None
 
 
-def _partial(applied: Iterator[Application], attributes: Mapping[str, AttributeTerm]) -> Iterator[str]:
+def _partial(applied: Iterable[Application], attributes: Mapping[str, AttributeTerm]) -> Iterator[str]:
     """Yield the operators that are not total; an attribute variable without a value may have any value."""
     for term in applied:
         values = {name: _value(value, attributes) for name, value in term.attributes}

@@ -17,7 +17,6 @@ from superopt.ir.terms import (
     Equation,
     Term,
     applications,
-    attribute_variables,
 )
 from superopt.ops.base import OPERATORS
 from superopt.rewriting.claims import most_rank
@@ -33,12 +32,12 @@ def largest_rank(goal: Equation, used: Iterable[Equation] = (), met: Iterable[Te
         return limit
     axioms = tuple(used)
     every = (goal, *axioms)
-    terms = [*applications(*met, *(term for equation in every for term in (*equation.left, *equation.right)))]
+    terms = [*applications(*met, *(term for equation in every for term in equation.terms))]
     places = [_positions(term) for term in terms]
     axes = [value for term in terms for value in _axes(term)] + [n for each in every for n in _named(each)]
     left = max([0, *places, *(axis + 1 for axis in axes if axis >= 0)])
     right = max([0, *places, *(-axis for axis in axes if axis < 0)])
-    variables = sum(1 for name in attribute_variables(*goal.left, *goal.right) if _is_axis(goal, name))
+    variables = sum(1 for name in goal.attribute_variables if _is_axis(goal, name))
     levels = 1 + sum(1 for term in terms if OPERATORS[term.operator].repeats)
     said = [number + 1 for equation in every for number in _ranks(equation)]
     return max([levels * (left + variables) + right + 2, *said])
@@ -59,7 +58,7 @@ def _axes(term: Application) -> Iterable[int]:
 def _is_axis(goal: Equation, name: str) -> bool:
     return any(
         attribute == "axis" and value == AttributeVariable(name)
-        for term in applications(*goal.left, *goal.right)
+        for term in goal.applications
         for attribute, value in term.attributes
     )
 

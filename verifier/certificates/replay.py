@@ -131,7 +131,7 @@ class _Replayer:
     @cached_property
     def _own(self) -> Mapping[Term, TensorType]:
         """The types of the rule's own terms, by their text."""
-        terms = subterms(*self._goal.left, *self._goal.right)
+        terms = subterms(*self._goal.terms)
         return {fill(term, {}, self._values): self._instance.typing.types[term] for term in terms}
 
     def side(self, term: Term) -> _Resolved:
@@ -162,13 +162,13 @@ class _Replayer:
                 same = bound.setdefault(term.name, part) is part
                 require(same, f"{term.name} stands for two terms, whose sizes differ")
         values = {name: value_of(value, self._values) for name, value in link.attributes}
-        terms = (*axiom.left, *axiom.right, *(term for name, term in link.terms if name not in bound))
+        terms = (*axiom.terms, *(term for name, term in link.terms if name not in bound))
         if any(map(leaves_sizes_out, terms)):
             sides, parts = self._sized(axiom, link, values, matched, bound)
         else:
             new = {name: term for name, term in link.terms if name not in bound}
             parts = bound | {name: self._resolved(t, {}, {}, self._values) for name, t in new.items()}
-            sides = {t: self._resolved(t, {}, parts, values) for t in (*axiom.left, *axiom.right)}
+            sides = {t: self._resolved(t, {}, parts, values) for t in axiom.terms}
 
         for left, right in zip(axiom.left, axiom.right, strict=True):
             require(sides[left].type == sides[right].type, "the sides of the axiom differ in type")
@@ -192,7 +192,7 @@ class _Replayer:
         terms = {name: fill(term, {}, self._values) for name, term in link.terms}
         parts = {f"{name} of the axiom": part for name, part in bound.items()}
         mixed = {n: Variable(f"{n} of the axiom") if n in bound else term for n, term in terms.items()}
-        filled = {side: fill(side, mixed, values) for side in (*axiom.left, *axiom.right)}
+        filled = {side: fill(side, mixed, values) for side in axiom.terms}
         pairs = [(filled[left], filled[right]) for left, right in zip(axiom.left, axiom.right, strict=True)]
         pinned = [(fill(term, mixed, values), part.type) for term, part in matched]
         written = {fill(t, mixed, values): fill(t, terms, values) for t in subterms(*filled)}

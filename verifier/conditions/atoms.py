@@ -22,7 +22,6 @@ from superopt.ir.terms import (
     ConditionTerm,
     Direction,
     Equation,
-    applications,
     attribute_variables,
     variables,
 )
@@ -214,7 +213,7 @@ def _about_attributes(
     axes = _of_attribute(equation, "axis")
     kinds: dict[str, str] = {
         value.name: name
-        for term in applications(*equation.left, *equation.right)
+        for term in equation.applications
         for name, value in term.attributes
         if isinstance(value, AttributeVariable)
     }
@@ -261,7 +260,7 @@ def _of_attribute(equation: Equation, attribute: str) -> frozenset[str]:
     """Return the attribute variables that stand for an attribute of that name."""
     return frozenset(
         value.name
-        for term in applications(*equation.left, *equation.right)
+        for term in equation.applications
         for name, value in term.attributes
         if name == attribute and isinstance(value, AttributeVariable)
     )
@@ -271,7 +270,7 @@ def _convolved(equation: Equation, tensors: Sequence[str]) -> Iterator[tuple[str
     """Yield pairs of variables that are data and kernel of a convolution."""
     pairs = dict.fromkeys(
         pair
-        for term in applications(*equation.left, *equation.right)
+        for term in equation.applications
         if traits(term.operator).product is Product.CONVOLUTION
         for pair in itertools.product(variables(term.inputs[0]), variables(term.inputs[1]))
     )

@@ -25,7 +25,6 @@ from superopt.ir.terms import (
     Equation,
     Term,
     Variable,
-    attribute_variables,
 )
 from superopt.ops.terms import application
 from superopt.rewriting.conditions import names_in
@@ -266,7 +265,7 @@ def with_fixed_attributes(equation: Equation) -> Equation:
     """
     fixed: dict[str, AttributeTerm] = {}
     others: list[Condition] = []
-    names = attribute_variables(*equation.left, *equation.right)
+    names = equation.attribute_variables
     for condition in equation.conditions:
         match condition:
             case Condition(ConditionName(name), "=", int() | str() | tuple() as value) if name in names:

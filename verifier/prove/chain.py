@@ -71,7 +71,7 @@ class ChainChecker:
         self._assumed = assumed(goal, instance)
         self._pinned = {
             self._with_values(term): instance.typing.types[term]
-            for term in subterms(*goal.left, *goal.right)
+            for term in subterms(*goal.terms)
             if isinstance(term, Application)
         }
 
@@ -96,7 +96,7 @@ class ChainChecker:
             grounded = instantiated(
                 axiom, AxiomInstance(step.axiom, tuple(terms.items()), tuple(attributes.items()))
             )
-            sides = (*grounded.left, *grounded.right)
+            sides = grounded.terms
             pinned = [(term, self._pinned[term]) for term in subterms(*sides) if term in self._pinned]
             typing = infer_terms(
                 sides,
@@ -127,7 +127,7 @@ class ChainChecker:
             for name, type_ in self._instance.types.items()
         }
         with np.errstate(all="ignore"):
-            values = evaluate_terms((*grounded.left, *grounded.right), typing, domain, arrays)
+            values = evaluate_terms(grounded.terms, typing, domain, arrays)
         half = len(grounded.left)
         pairs = zip(values[:half], values[half:], strict=True)
         return all(np.array_equal(left.residue, right.residue) for left, right in pairs)

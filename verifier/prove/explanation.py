@@ -73,7 +73,7 @@ class _TermGraph:
         self.terms: dict[Term, int] = {}
         self._edges: dict[tuple[int, int], _Edge] = {}
         self._one_way = goal.direction is Direction.FORWARD
-        self._register(*goal.left, *goal.right)
+        self._register(*goal.terms)
 
     def add(self, step: AxiomInstance, axiom: Equation) -> None:
         """Add an edge for each pair of terms of the axiom's instance."""

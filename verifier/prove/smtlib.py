@@ -141,7 +141,7 @@ def axiom_command(axiom: Equation, vocabulary: Vocabulary) -> str:
     side. An axiom without such a side has a joint pattern of all sides. The law that joined parts can be
     separated again is triggered wherever parts are joined.
     """
-    sides = (*axiom.left, *axiom.right)
+    sides = axiom.terms
     sorts = _sorts_of_variables(sides)
     names = [f"(|?{name}| {sorts[name]})" for name in sorted(sorts)]
     names += [f"(|{name}?| T)" for name in variables(*sides)]
@@ -158,7 +158,7 @@ def axiom_command(axiom: Equation, vocabulary: Vocabulary) -> str:
 
 def quantified_names(axiom: Equation) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return attribute variables and tensor variables, in the order in which the quantifier binds them."""
-    sides = (*axiom.left, *axiom.right)
+    sides = axiom.terms
     return tuple(sorted(attribute_variables(*sides))), variables(*sides)
 
 
@@ -247,7 +247,7 @@ def _attribute(term: Application, name: str, vocabulary: Vocabulary, mark: str) 
 
 def _patterns(axiom: Equation, vocabulary: Vocabulary) -> list[list[str]]:
     computing = any(is_computation(clause) for clause in axiom.conditions)
-    sides = axiom.left if computing else (*axiom.left, *axiom.right)
+    sides = axiom.left if computing else axiom.terms
     everything = set(variables(*sides)) | attribute_variables(*sides)
     whole = [
         [write(side, vocabulary, "?")]

@@ -21,7 +21,6 @@ from superopt.ir.terms import (
     Equation,
     Term,
     Variable,
-    applications,
     subterms,
 )
 from superopt.ops.terms import application
@@ -153,16 +152,12 @@ def _literals(axiom: Equation, goal: Equation, *names: str) -> Iterator[object]:
     wanted = {AttributeVariable(name) for name in names}
     places = {
         (term.operator, attribute)
-        for term in applications(*axiom.left, *axiom.right)
+        for term in axiom.applications
         for attribute, value in term.attributes
         if isinstance(value, AttributeVariable) and value in wanted
     }
     for operator, attribute in places:
-        met = [
-            term.attribute(attribute)
-            for term in applications(*goal.left, *goal.right)
-            if term.operator == operator
-        ]
+        met = [term.attribute(attribute) for term in goal.applications if term.operator == operator]
         given = [value for value in met if not isinstance(value, AttributeVariable)]
         yield from (value for value in given if value not in (None, ()))
         if attribute == "perm" and len(given) > sum(value not in (None, ()) for value in given):
@@ -183,7 +178,7 @@ def _matters(value: object, own: Iterable[object]) -> bool:
 
 def _fixed_ranks(goal: Equation, instances: Iterable[Instance]) -> Sequence[int]:
     """Return the ranks that a term of the goal has under all instances."""
-    terms = tuple(subterms(*goal.left, *goal.right))
+    terms = tuple(subterms(*goal.terms))
     ranks: list[set[int]] = [set() for _ in terms]
     for instance in instances:
         for met, term in zip(ranks, terms, strict=True):
@@ -193,7 +188,7 @@ def _fixed_ranks(goal: Equation, instances: Iterable[Instance]) -> Sequence[int]
 
 def _axes(equations: Iterable[Equation]) -> Iterator[int]:
     for equation in equations:
-        for term in applications(*equation.left, *equation.right):
+        for term in equation.applications:
             axis = term.attribute("axis")
             if isinstance(axis, int):
                 yield axis

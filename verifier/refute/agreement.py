@@ -8,7 +8,7 @@ import numpy as np
 
 from superopt.domains import FieldArray, PrimeFieldDomain
 from superopt.errors import IllTypedError
-from superopt.ir.terms import Equation, applications
+from superopt.ir.terms import Equation
 from superopt.ir.types import TensorType
 from superopt.ops.base import OPERATORS
 from superopt.rewriting.evaluation import evaluate_terms
@@ -48,7 +48,7 @@ def _agree(
     try:
         with np.errstate(all="ignore"):
             agrees = _agree_in_field(equation, typing, shapes, stack, generator)
-            if agrees is not False and is_total(*equation.left, *equation.right):
+            if agrees is not False and is_total(*equation.terms):
                 return agrees
             differ = _differ_in_reals(equation, typing, instance.types, stack, generator)
             return False if differ else agrees or None
@@ -65,7 +65,7 @@ def _agree_in_field(
 ) -> bool | None:
     domain, half = PrimeFieldDomain(), len(equation.left)
     arrays = {name: domain.random(generator, stack, shape) for name, shape in shapes.items()}
-    values = evaluate_terms((*equation.left, *equation.right), typing, domain, arrays)
+    values = evaluate_terms(equation.terms, typing, domain, arrays)
     if not all(map(_same_residues, values[:half], values[half:])):
         return False
     return None if any(not np.any(value.residue) for value in values[:half]) else True
@@ -89,7 +89,7 @@ def _same_residues(left: FieldArray, right: FieldArray) -> bool:
 
 def _depends_on_order(equation: Equation) -> bool:
     """Whether an operator compares numbers; an open activation may."""
-    terms = applications(*equation.left, *equation.right)
+    terms = equation.applications
     return any(OPERATORS[term.operator].compares(dict(term.attributes)) for term in terms)
 
 

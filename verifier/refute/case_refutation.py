@@ -14,7 +14,7 @@ import numpy as np
 
 from superopt.errors import IllTypedError, InvalidEquationError
 from superopt.ir.dimensions import Dimension
-from superopt.ir.terms import Application, Equation, Variable, applications, variables
+from superopt.ir.terms import Application, Equation, Variable
 from superopt.ops.attributes import substituted
 from superopt.rewriting.concrete import operator_symbols, require_sizes, with_numbers
 from superopt.rewriting.conditions import holds
@@ -41,7 +41,7 @@ def agreeing(equation: Equation, cases: Sequence[Instance], seed: int) -> str | 
     """Return instances, of cases spread over all, on which the sides agree; or the first on which they
     differ, as text."""
     generator, numbers = np.random.default_rng(seed), random.Random(seed)
-    order = tuple(applications(*equation.left, *equation.right))
+    order = equation.applications
     found: list[Instance] = []
     for case in _spread(cases):
         for instance in _numbered(equation, order, case, numbers):
@@ -96,7 +96,7 @@ def _instance(
             require_sizes(type_)
     except IllTypedError:
         return None
-    names = variables(*equation.left, *equation.right)
+    names = equation.variables
     types = {name: typing.types[Variable(name)] for name in names}
     attributes = {name: substituted(value, numbers) for name, value in case.attributes.items()}
     try:

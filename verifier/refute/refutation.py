@@ -202,7 +202,7 @@ def _field_difference(
         name: domain.random(generator, stack, _shape(type_)) for name, type_ in instance.types.items()
     }
     with np.errstate(all="ignore"):
-        values = evaluate_terms((*equation.left, *equation.right), instance.typing, domain, arrays)
+        values = evaluate_terms(equation.terms, instance.typing, domain, arrays)
     half = len(equation.left)
     for left, right in zip(values[:half], values[half:], strict=True):
         decided = domain.decided(left) & domain.decided(right)
@@ -222,7 +222,7 @@ def _shape(type_: TensorType) -> tuple[int, ...]:
 
 def _has_many_cases(equation: Equation) -> bool:
     """Whether the equation has attribute variables or windows, and thus more cases than ranks and sizes."""
-    sides = (*equation.left, *equation.right)
+    sides = equation.terms
     return bool(attribute_variables(*sides)) or any(t.operator in _WINDOWS for t in applications(*sides))
 
 
