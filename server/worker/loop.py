@@ -53,7 +53,7 @@ class Worker:
 
     def run(self) -> None:
         """Runs jobs until told to stop."""
-        with beside(self._heartbeats.give):
+        with beside(self._heartbeats.send):
             self._run()
 
     def _run(self) -> None:

@@ -22,10 +22,10 @@ class HeartbeatSender:
         self._worker = worker
         self._seconds = seconds
 
-    def give(self, ended: threading.Event) -> None:
+    def send(self, ended: threading.Event) -> None:
         """Sends heartbeats until ``ended`` is set, then deregisters the worker."""
         while True:
-            self._give()
+            self._send()
             if ended.wait(self._seconds):
                 break
         try:
@@ -33,7 +33,7 @@ class HeartbeatSender:
         except SuperoptError as error:
             _log.warning("failed to deregister the worker: %s", error)
 
-    def _give(self) -> None:
+    def _send(self) -> None:
         try:
             self._database.activity.beat(self._worker, self.job_id, self._targets)
         except SuperoptError as error:

@@ -113,7 +113,7 @@ def test_metrics(http: Http, model: bytes, work: Work, database: Database) -> No
     http("BREW", "/coffee")
     work()
     signs = HeartbeatSender(database, "host:7", 60.0)
-    with beside(signs.give):
+    with beside(signs.send):
         while not database.activity.workers():
             pass
         signs.job_id = "a" * 32
@@ -150,7 +150,7 @@ def test_signs_of_life_go_on_after_a_failure(database: Database, monkeypatch: py
         beat(self, worker, job, targets)
 
     monkeypatch.setattr(ActivityRepository, "beat", once)
-    with beside(HeartbeatSender(database, "host:7", 0.01).give):
+    with beside(HeartbeatSender(database, "host:7", 0.01).send):
         deadline = time.monotonic() + 10
         while not database.activity.workers():
             assert time.monotonic() < deadline
