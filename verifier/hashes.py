@@ -39,7 +39,7 @@ CHECKER: tuple[Place, ...] = (
     ("superopt.verifier.refute.refutation", "refute_on"),
     ("superopt.verifier.certificates.replay", "replay"),
     ("superopt.verifier.refute.validation", "validate_on"),
-    ("superopt.verifier.verify", "Options"),
+    ("superopt.verifier.goal", "Options"),
 )
 """Functions that judge a rule and its chain, including those that draw instances."""
 
