@@ -41,7 +41,7 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.rewriting import why_unusable
-from superopt.rewriting.derivability import Bounds, Question, Theory
+from superopt.rewriting.derivability import Question, Theory
 
 _CONDITIONAL = "derivable under conditions"
 
@@ -235,7 +235,7 @@ class Selection:
         if result.conditions and self._follows(places, CONDITIONAL):
             self._drop(_CONDITIONAL, result)
             return
-        if self._beyond is not None and self._beyond.follows(self._questions(result, found.shapes), Bounds()):
+        if self._beyond is not None and self._beyond.follows(self._questions(result, found.shapes)):
             self._drop("derivable", result)
             return
         rule = self._keep(result, found.shapes)

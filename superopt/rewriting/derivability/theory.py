@@ -18,6 +18,9 @@ SMALL = 2
 """Operators, as a tree, of a side that a search reaches directly: it need not pass through graphs costlier
 than both ends."""
 
+_FEW = Bounds(graphs=8, slack=1)
+"""Limits of ``Theory.follows``: few graphs, as most equations that are asked about do not follow."""
+
 
 class Theory:
     """Known equations in the directions that they claim; more may be added between questions."""
@@ -51,7 +54,7 @@ class Theory:
             return None
         return Derivation(max(each.steps for each in found), all(each.instance for each in found))
 
-    def follows(self, questions: Iterable[Question], bounds: Bounds) -> bool:
+    def follows(self, questions: Iterable[Question]) -> bool:
         """Whether an equation that is given under several typings is superfluous beside those known.
 
         One with a ``SMALL`` side is if one step gives it, unless a side can shrink. One whose sides are one
@@ -61,8 +64,7 @@ class Theory:
         first = next(asked, None)
         if first is None:
             return False
-        if self._needs_one_step(first):
-            bounds = replace(bounds, steps=1)
+        bounds = replace(_FEW, steps=1) if self._needs_one_step(first) else _FEW
         found = self.derive(chain((first,), asked), bounds)
         return found is not None and found.steps > 0
 
