@@ -1,4 +1,4 @@
-"""Questions of derivability about enumerated equations: at generic sizes, and at values of open attributes."""
+"""Questions of derivability about enumerated equations, at generic sizes and several values of attributes."""
 
 from __future__ import annotations
 

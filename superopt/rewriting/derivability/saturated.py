@@ -1,8 +1,8 @@
 """Derivability of many equations at once by equality saturation (Ruler, OOPSLA 2021).
 
-Each question has its own part of an e-graph with the two sides of its equation. All rules are applied to both
-for a few iterations; an equation whose sides meet is derivable. For two outputs only the sources are inserted,
-and the merge must be reached from them.
+Each question has its own part of an e-graph with the two sides of its equation. All rules are applied to
+both for a few iterations; an equation whose sides meet is derivable. For two outputs only the sources are
+inserted, and the merge must be reached from them.
 """
 
 from __future__ import annotations

@@ -57,8 +57,9 @@ class Theory:
     def follows(self, questions: Iterable[Question]) -> bool:
         """Whether an equation that is given under several typings is superfluous beside those known.
 
-        One with a ``SMALL`` side is if one step gives it, unless a side can shrink. One whose sides are one
-        computation in two spellings is not: no step gives it. False means that it is not known.
+        One step has to give an equation with a ``SMALL`` side, unless a side can shrink. An equation whose
+        sides are two spellings of one computation is not superfluous: no step gives it. False means that it
+        is not known.
         """
         asked = iter(questions)
         first = next(asked, None)

@@ -3,6 +3,10 @@
 Terms are kept as the prover sees them, without shapes; but an instance of an axiom is used only if it is
 well-typed by itself and its condition holds, and not if it takes a tensor to a constant of every shape, such
 as sub(x, x) to zeros. In a consistent set all terms of a class that have one value have the same one.
+
+``superopt.rewriting.derivability`` is asked about a given target, and all its terms are typed. Here no target
+is known, steps may forget shapes as proofs do, and the instances of axioms that led to a falsehood are needed
+for its explanation, which egglog does not give.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ _SEED = 21
 
 
 def questions(equation: Equation, typings: int = TYPINGS) -> Iterator[Question]:
-    """The rule under typings that differ in more than sizes. Sizes are symbols where that is possible; what is
-    derived then holds for all sizes.
+    """The rule under typings that differ in more than sizes. Sizes are symbols where that is possible; a
+    derivation then holds for all sizes.
     """
     sampler = InstanceSampler(equation, seed_of(equation, _SEED))
     for scheme in sampler.schemes(typings):
