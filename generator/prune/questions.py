@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from superopt.generator.generalise.generalisation import (
-    FRACTIONS,
-    VALUES,
-    Attributes,
-    map_terms,
-    with_attributes,
-)
+from superopt.generator.generalise.generalisation import FRACTIONS, VALUES, map_terms
 from superopt.generator.generalise.generic_sizes import generic_typing
 from superopt.generator.generalise.sampling import Shapes
-from superopt.ir.terms import (
-    Application,
-    AttributeTerm,
-    AttributeVariable,
-    Direction,
-    Equation,
-    applications,
-)
+from superopt.ir.terms import AttributeVariable, Direction, Equation, Variable, applications, variables
+from superopt.ops.terms import instantiate
 from superopt.rewriting.derivability import Question
 
 _SETTINGS = 3
@@ -42,6 +30,7 @@ def settings(general: Equation, direction: Direction) -> Iterator[Equation]:
         for name, value in term.attributes
         if isinstance(value, AttributeVariable)
     }
+    terms = {name: Variable(name) for name in variables(*general.left, *general.right)}
     for step in range(_SETTINGS if names else 0):
         values = {
             variable: VALUES[name][step % len(VALUES[name])]
@@ -49,12 +38,5 @@ def settings(general: Equation, direction: Direction) -> Iterator[Equation]:
             else FRACTIONS[(step + place) % len(FRACTIONS)]
             for place, (variable, name) in enumerate(sorted(names.items()))
         }
-        closed = partial(with_attributes, attributes=partial(_closed, values=values))
-        yield replace(map_terms(general, closed), direction=direction)
-
-
-def _closed(term: Application, values: Mapping[str, AttributeTerm]) -> Attributes:
-    return tuple(
-        (name, values.get(value.name, value) if isinstance(value, AttributeVariable) else value)
-        for name, value in term.attributes
-    )
+        closed = map_terms(general, partial(instantiate, terms=terms, attributes=values))
+        yield replace(closed, direction=direction)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from superopt.errors import IllTypedError
 from superopt.ir.graph import Graph
 from superopt.ir.terms import Application, Equation, Term, Variable
 from superopt.ir.types import TensorType
@@ -31,9 +32,23 @@ class Question:
         equation = self.equation
         return replace(self, equation=replace(equation, left=equation.right, right=equation.left))
 
-    def graph(self, terms: Sequence[Term]) -> Graph:
-        """The graph of a side. Raises IllTypedError if an operator does not accept its inputs."""
-        return graph_of(terms, self.typing, self.types)
+    @cached_property
+    def graphs(self) -> tuple[Graph, Graph] | None:
+        """The graphs of both sides; None if an operator does not accept its inputs."""
+        try:
+            left, right = (graph_of(side, self.typing, self.types) for side in self._sides)
+        except IllTypedError:
+            return None
+        return left, right
+
+    @property
+    def smaller_side(self) -> int:
+        """The number of operators of the smaller side as a tree."""
+        return min(tree_size(*side) for side in self._sides)
+
+    @property
+    def _sides(self) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
+        return self.equation.left, self.equation.right
 
 
 def tree_size(*terms: Term) -> int:

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from superopt.errors import IllTypedError
 from superopt.ir.terms import Direction, Equation
-from superopt.rewriting.derivability.questions import Question, tree_size
+from superopt.rewriting.derivability.questions import Question
 from superopt.rewriting.derivability.saturated import Saturated, saturate
 from superopt.rewriting.derivability.search import Bounds, Derivation, Tables
 from superopt.rewriting.egraph import Rules, SaturationLimits
@@ -81,19 +80,14 @@ class Theory:
         return saturate(self._rules, questions, limits)
 
     def _derived(self, question: Question, bounds: Bounds) -> Derivation | None:
-        left, right = question.equation.left, question.equation.right
-        try:
-            return self._compiled().search(question.graph(left), question.graph(right), bounds)
-        except IllTypedError:
-            return None
+        graphs = question.graphs
+        return None if graphs is None else self._compiled().search(*graphs, bounds)
 
     def _needs_one_step(self, question: Question) -> bool:
-        sides = question.equation.left, question.equation.right
-        if len(question.equation.left) > 1 or min(tree_size(*side) for side in sides) > SMALL:
+        if len(question.equation.left) > 1 or question.smaller_side > SMALL:
             return False
-        graphs = [question.graph(side) for side in sides]
         shrinking = self._compiled().shrinking
-        return not any(any(shrinking.from_graph(graph, len(graph))) for graph in graphs)
+        return not any(any(shrinking.from_graph(graph, len(graph))) for graph in question.graphs or ())
 
     def _compiled(self) -> Tables:
         new, self._new_steps = self._new_steps, []
