@@ -17,7 +17,7 @@ SMALL = 2
 """Operators, as a tree, of a side that a search reaches directly: it need not pass through graphs costlier
 than both ends."""
 
-_FEW = Bounds(graphs=8, slack=1)
+_FEW = Bounds(graphs=4, slack=1)
 """Limits of ``Theory.follows``: few graphs, as most equations that are asked about do not follow."""
 
 
