@@ -19,7 +19,8 @@ from superopt.generator import load_preset
 from superopt.generator.prune.pruning import Audit, Dropped, Selection
 from superopt.generator.run.stages import Found, stage_tasks, surveyed
 from superopt.ir.terms import Direction
-from superopt.journeys.library.peers.derivation import Bounds, Library, derive
+from superopt.journeys.library.peers.derivation import questions
+from superopt.rewriting.derivability import Bounds, Theory
 
 UNFOUNDED = (
     "false in general",
@@ -30,7 +31,8 @@ UNFOUNDED = (
 )
 """Reasons to drop what need not follow: it is not true, or another spelling of it is counted elsewhere."""
 
-BOUNDS = Bounds(steps=4, graphs=200, slack=2, typings=2)
+BOUNDS = Bounds(steps=4, graphs=200)
+TYPINGS = 2
 
 
 def dropped(preset: str, max_ops: int, sample: int, seed: int) -> tuple[Selection, tuple[Dropped, ...]]:
@@ -53,12 +55,14 @@ def underivable(
     selection: Selection, sample: tuple[Dropped, ...], bounds: Bounds = BOUNDS
 ) -> tuple[Dropped, ...]:
     """Those of the sample that do not follow from what was kept, though they ought to."""
-    library = Library(candidate.generalizations[0] for candidate in selection.candidates)
+    kept = Theory(
+        replace(candidate.generalizations[0], direction=Direction.BOTH) for candidate in selection.candidates
+    )
     return tuple(
         one
         for one in sample
         if one.reason not in UNFOUNDED
-        and derive(replace(one.equation, direction=Direction.BOTH), library, bounds) is None
+        and kept.derive(questions(replace(one.equation, direction=Direction.BOTH), TYPINGS), bounds) is None
     )
 
 

@@ -104,24 +104,6 @@ def map_terms(equation: Equation, change: Callable[[Term], Term]) -> Equation:
     return replace(equation, left=tuple(map(change, equation.left)), right=tuple(map(change, equation.right)))
 
 
-@dataclass(frozen=True, slots=True)
-class OpenForm:
-    """An equation with the attributes of one of the GROUPS open, and a test of whether it then holds."""
-
-    attribute: str
-    equation: Equation
-    holds: Callable[[], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class OpenForms:
-    """An equation with attributes left open: all groups ``together``, whether or not it then holds, and a
-    ``single`` group at a time."""
-
-    together: Equation
-    single: tuple[OpenForm, ...]
-
-
 class Generaliser:
     """Finds more general forms of an equation by evaluation; the verifier decides whether they hold."""
 
@@ -193,17 +175,11 @@ class Generaliser:
         forms = [_opened(full, selection) for selection in chosen]
         return tuple(map_terms(form, brief) for form in [*forms, full])
 
-    def open_forms(self, equation: Equation, shapes: Shapes) -> OpenForms:
-        """The equation with its groups of attributes open, all of them and one at a time."""
+    def holds_with_one_open(self, equation: Equation, shapes: Shapes, attributes: frozenset[str]) -> bool:
+        """Whether the equation holds with one of these GROUPS of attributes open."""
         full = map_terms(equation, explicit)
-        groups = _groups(full)
-        return OpenForms(
-            _opened(full, groups),
-            tuple(
-                OpenForm(g.attribute, _opened(full, (g,)), partial(self._holds_openly, full, (g,), shapes))
-                for g in groups
-            ),
-        )
+        groups = (group for group in _groups(full) if group.attribute in attributes)
+        return any(self._holds_openly(full, (group,), shapes) for group in groups)
 
     def closed(self, equation: Equation) -> frozenset[str]:
         """The names of the GROUPS with fixed values in the equation."""

@@ -15,8 +15,8 @@ from superopt.generator.enumerate.structures import Rows
 from superopt.generator.pair.pairing import ALWAYS, Pairing
 from superopt.generator.prune.bank import CLOSED, OPEN, Uses
 from superopt.generator.prune.closure import STEPS, Closure
-from superopt.generator.prune.derivation import Outputs
-from superopt.generator.prune.questions import SMALL
+from superopt.ir.terms import Term
+from superopt.rewriting.derivability import SMALL
 
 UNKNOWN, TRUE, OTHER = 0, 1, 2
 """The known status of a pair; OTHER: false, or true only under conditions."""
@@ -67,7 +67,7 @@ class PairSource:
         """[n] whether the pairs of which each is an instance are known to be true."""
         return np.array([self._is_instance(number) for number in numbers.tolist()], bool)
 
-    def sides(self, number: int) -> tuple[Outputs, Outputs]:
+    def sides(self, number: int) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
         """The terms of a pair."""
         rows = (self.pairing.left[number].tolist(), self.pairing.right[number].tolist())
         left, right = (tuple([self.builder.term(row) for row in side]) for side in rows)

@@ -3,6 +3,10 @@
 The terms of an enumeration are nodes of an e-graph with known classes. Applying a rule adds edges between
 terms of one class; terms connected by few enough edges are derivable from each other. An argument stands for
 any reached term of its class, at the cost of the steps needed.
+
+``superopt.rewriting.derivability`` asks for a derivation of one equation; here the question is which of
+millions of rows are connected, as array operations without a graph or a typing of any, since the enumeration
+has typed every row and its values show which are equal. A term that is not enumerated is not reached.
 """
 
 from __future__ import annotations

@@ -1,35 +1,24 @@
 """Minimisation of candidates: drops those derivable from smaller ones by equality saturation.
 
-Pruning examines one equation at a time and rewrites at most a few hundred terms; an e-graph holds all terms
-within a few steps, with arguments in any commutative order (Ruler, OOPSLA 2021). Candidates are processed by
-size: those that follow from smaller ones are dropped, the others become rules.
+Pruning examines one equation at a time; an e-graph holds all terms within a few steps, with arguments in any
+commutative order (Ruler, OOPSLA 2021). Candidates are processed by size: those that follow from smaller ones
+are dropped, the others become rules.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from superopt.generator.generalise.generalisation import VALUES, Attributes, map_terms, with_attributes
-from superopt.generator.prune.confirmation import Saturations
-from superopt.generator.prune.derivation import tree_size
 from superopt.generator.prune.pruning import Candidate
-from superopt.generator.prune.questions import SMALL, Question
-from superopt.ir.terms import (
-    Application,
-    AttributeTerm,
-    AttributeVariable,
-    Equation,
-    applications,
-)
+from superopt.generator.prune.questions import generic_question, settings
+from superopt.ir.terms import Equation
+from superopt.rewriting.derivability import SMALL, Theory, tree_size
 from superopt.rewriting.egraph import SaturationLimits
 
 LIMITS = SaturationLimits(steps=1, nodes=2_000_000)
 """Saturation iterations: one on both sides gives derivations of two steps plus reorderings."""
-
-_SETTINGS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,35 +37,57 @@ def minimal(candidates: Sequence[Candidate], limits: SaturationLimits = LIMITS) 
     Small equations, conditional equations and merges are always kept, so that a search need not pass through
     graphs costlier than both ends. Raises MissingServiceError where egglog is not installed.
     """
-    saturations = Saturations(limits)
+    theory = Theory()
     dropped: set[int] = set()
     asked = untyped = unfinished = 0
     numbered = sorted(enumerate(candidates), key=lambda item: (_size(item[1].equation), item[0]))
     for _, group in itertools.groupby(numbered, key=lambda item: _size(item[1].equation)):
         layer = list(group)
-        as_found = [(n, Question(c.equation, c.shapes)) for n, c in layer if _may_go(c.equation)]
-        found = saturations.confirmed([question for _, question in as_found])
-        derived = {n for (n, _), answer in zip(as_found, found.answers, strict=True) if answer is not None}
-        asked += len(as_found)
-        untyped += len(found.untyped)
-        unfinished += found.unfinished
+        as_found = [(number, c.equation) for number, c in layer if _may_go(c.equation)]
+        first = _answers(theory, candidates, as_found, limits)
+        derived = {number for (number, _), answer in zip(as_found, first.derived, strict=True) if answer}
         others = [
-            (number, Question(closed, candidates[number].shapes))
+            (number, closed)
             for number in sorted(derived)
-            for closed in _settings(candidates[number])
+            for closed in settings(
+                candidates[number].generalizations[0], candidates[number].equation.direction
+            )
         ]
-        found = saturations.confirmed([question for _, question in others])
-        for place, ((number, _), answer) in enumerate(zip(others, found.answers, strict=True)):
-            if answer is None and place not in found.untyped:
+        second = _answers(theory, candidates, others, limits)
+        for (number, _), answer in zip(others, second.derived, strict=True):
+            if answer is False:
                 derived.discard(number)
         dropped |= derived
-        untyped += len(found.untyped)
-        unfinished += found.unfinished
+        asked += len(as_found)
+        untyped += first.derived.count(None) + second.derived.count(None)
+        unfinished += first.unfinished + second.unfinished
         for number, candidate in layer:
             if number not in dropped:
-                saturations.add(candidate.generalizations[0])
+                theory.add(candidate.generalizations[0])
     kept = tuple(candidate for number, candidate in enumerate(candidates) if number not in dropped)
     return Minimal(kept, asked, untyped, unfinished)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """One answer per equation, None where it is ill-typed at all sizes tried."""
+
+    derived: tuple[bool | None, ...]
+    unfinished: int
+
+
+def _answers(
+    theory: Theory,
+    candidates: Sequence[Candidate],
+    forms: Sequence[tuple[int, Equation]],
+    limits: SaturationLimits,
+) -> _Answers:
+    """Which forms of candidates, given with the candidates' numbers, follow."""
+    typed = [generic_question(equation, candidates[number].shapes) for number, equation in forms]
+    found = theory.saturated([question for question in typed if question is not None], limits)
+    numbers = itertools.count()
+    derived = tuple(None if question is None else next(numbers) in found.derived for question in typed)
+    return _Answers(derived, found.unfinished)
 
 
 def _size(equation: Equation) -> tuple[int, int]:
@@ -87,25 +98,3 @@ def _size(equation: Equation) -> tuple[int, int]:
 def _may_go(equation: Equation) -> bool:
     sizes = tree_size(*equation.left), tree_size(*equation.right)
     return len(equation.left) == 1 and not equation.conditions and min(sizes) > SMALL
-
-
-def _settings(candidate: Candidate) -> Iterator[Equation]:
-    """The equation's general form with attribute variables set to several values."""
-    general = candidate.generalizations[0]
-    names = {
-        value.name: name
-        for term in applications(*general.left, *general.right)
-        for name, value in term.attributes
-        if isinstance(value, AttributeVariable) and name in VALUES
-    }
-    for step in range(_SETTINGS if names else 0):
-        values = {variable: VALUES[name][step % len(VALUES[name])] for variable, name in names.items()}
-        closed = partial(with_attributes, attributes=partial(_closed, values=values))
-        yield replace(map_terms(general, closed), direction=candidate.equation.direction)
-
-
-def _closed(term: Application, values: Mapping[str, AttributeTerm]) -> Attributes:
-    return tuple(
-        (name, values.get(value.name, value) if isinstance(value, AttributeVariable) else value)
-        for name, value in term.attributes
-    )

@@ -28,9 +28,8 @@ from superopt.generator.pair.pairing import Pairing
 from superopt.generator.pair.pairs import OTHER, TRUE, UNKNOWN, PairSource, Place, by_size, by_source
 from superopt.generator.prune.bank import CLOSED, CONDITIONAL, UNDER_CONDITIONS, Bank
 from superopt.generator.prune.closure import Closure
-from superopt.generator.prune.derivation import Outputs
 from superopt.generator.prune.patterns import Rule
-from superopt.generator.prune.questions import Known, Question
+from superopt.generator.prune.questions import generic_question, settings
 from superopt.ir.terms import (
     Direction,
     Equation,
@@ -42,6 +41,7 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.rewriting import why_unusable
+from superopt.rewriting.derivability import Question, Theory
 
 _CONDITIONAL = "derivable under conditions"
 
@@ -118,7 +118,7 @@ class Selection:
         self._sampler = Sampler()
         self._generaliser = Generaliser(self._sampler)
         self._rules: list[Rule] = []
-        self._beyond: Known | None = None
+        self._beyond: Theory | None = None
         self._closures: dict[int, tuple[TermRows, Closure]] = {}
         self._states: dict[str, int] = {}
         self._ids: set[str] = set()
@@ -127,7 +127,7 @@ class Selection:
         """Processes the equations of one kind; returns the number distinct up to renaming."""
         sources = [PairSource(p, TermBuilder(p.terms), self._closure_of(p.terms)) for p in pairings]
         if self._beyond is None and any(pairing.terms.leads_upwards for pairing in pairings):
-            self._beyond = Known(self._generaliser)
+            self._beyond = Theory()
             for candidate in self.candidates:
                 self._add_beyond(candidate.generalizations[0])
         for pairing in pairings:
@@ -226,10 +226,6 @@ class Selection:
             self._states[found.text] = TRUE
             self._drop("derivable", found.equation)
             return
-        if self._beyond and self._beyond.derivable((Question(found.equation, found.shapes),))[0]:
-            self._states[found.text] = TRUE
-            self._drop("derivable", found.equation)
-            return
         result = self._tested(found, places)
         while isinstance(result, _Found):
             found = result
@@ -239,9 +235,21 @@ class Selection:
         if result.conditions and self._follows(places, CONDITIONAL):
             self._drop(_CONDITIONAL, result)
             return
+        if self._beyond is not None and self._beyond.follows(self._questions(result, found.shapes)):
+            self._drop("derivable", result)
+            return
         rule = self._keep(result, found.shapes)
         if rule is not None:
             yield rule
+
+    def _questions(self, equation: Equation, shapes: Shapes) -> Iterator[Question]:
+        """The equation as written, and at other values of the attributes that can be left open."""
+        question = generic_question(equation, shapes)
+        if question is not None:
+            yield question
+            general = self._generaliser.attribute_forms(equation, shapes)[0]
+            asked = (generic_question(form, shapes) for form in settings(general, equation.direction))
+            yield from (each for each in asked if each is not None)
 
     def _follows(self, places: Sequence[Place], uses: int) -> bool:
         return any(bool(source.follows(np.array([number]), uses)[0]) for source, number in places)
@@ -250,9 +258,8 @@ class Selection:
         """Whether the equation holds with one of these attributes open."""
         if len(found.equation.left) > 1:
             return False
-        closed = {name for place, name in enumerate(GROUPS) if uses >> place & 1}
-        forms = self._generaliser.open_forms(found.equation, found.shapes)
-        return any(form.holds() for form in forms.single if form.attribute in closed)
+        closed = frozenset(name for place, name in enumerate(GROUPS) if uses >> place & 1)
+        return self._generaliser.holds_with_one_open(found.equation, found.shapes, closed)
 
     def _tested(self, found: _Found, places: Sequence[Place]) -> Equation | _Found | None:
         """The equation or a more general form that is true; None if there is none, or if it is false and its
@@ -291,7 +298,7 @@ class Selection:
         self._states[found.text] = UNKNOWN
         return found
 
-    def _oriented(self, left: Outputs, right: Outputs, shapes: Shapes) -> _Found | None:
+    def _oriented(self, left: tuple[Term, ...], right: tuple[Term, ...], shapes: Shapes) -> _Found | None:
         """The equation with its source on the left, variables renamed; None where it cannot be used."""
         forward, backward = _usable(left, right), len(left) == 1 and _usable(right, left)
         if not forward and not backward:
@@ -305,10 +312,12 @@ class Selection:
             equation, named = self._named(source, target, shapes)
         return _Found(equation, named, format_equation(equation))
 
-    def _named(self, left: Outputs, right: Outputs, shapes: Shapes) -> tuple[Equation, Shapes]:
+    def _named(
+        self, left: tuple[Term, ...], right: tuple[Term, ...], shapes: Shapes
+    ) -> tuple[Equation, Shapes]:
         written = Equation(tuple(left), tuple(right), Direction.FORWARD)
         equation = canonical(written)
-        old, new = variables(*left, *right), variables(*equation.left, *equation.right)
+        old, new = variables(*left, *right), equation.variables
         return equation, {b: shapes[a] for a, b in zip(old, new, strict=True)}
 
     def _keep(self, equation: Equation, shapes: Shapes) -> Rule | None:

@@ -14,7 +14,7 @@ from superopt.cli.progress import counted
 from superopt.journeys.library.peers import PeerFormat, format_of, read_rules
 from superopt.journeys.library.peers.coverage import Answer, Covered, counts
 from superopt.journeys.library.peers.coverage import coverage as cover
-from superopt.journeys.library.peers.derivation import Bounds
+from superopt.rewriting.derivability import Bounds
 from superopt.substitution_db import RuleFilter, RuleStatus, open_database
 from superopt.substitution_db.rules.currency import current
 

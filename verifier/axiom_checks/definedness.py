@@ -131,7 +131,7 @@ def _beyond(axiom: Equation, sampled: int) -> Iterator[tuple[str, Sides]]:
         arrays = partial_inputs(generator, tuple(instance.types.values()))
         inputs = dict(zip(instance.types, arrays, strict=True))
         try:
-            values = evaluate_terms((*axiom.left, *axiom.right), instance.typing, PartialDomain(), inputs)
+            values = evaluate_terms(axiom.terms, instance.typing, PartialDomain(), inputs)
         except IllTypedError:
             continue
         half = len(axiom.left)

@@ -6,6 +6,9 @@ follow from the axioms that are not lemmas.
 
 The variables of an axiom stand for tensors with undefined elements: a chain for it takes axioms in directions
 that they claim, and in both if it claims both itself.
+
+``superopt.rewriting.derivability`` derives at given typings within a few steps; an axiom may be left out only
+if a proof holds for all sizes, whatever its length, and its chain replays. Hence the prover, not a search.
 """
 
 from __future__ import annotations

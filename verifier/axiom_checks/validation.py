@@ -24,7 +24,7 @@ from typing import cast
 
 from superopt.equations import format_equation
 from superopt.errors import SuperoptError
-from superopt.ir.terms import Equation, applications
+from superopt.ir.terms import Equation
 from superopt.ops.base import OPERATORS, Operator
 from superopt.verifier.axiom_checks.definedness import check_definedness
 from superopt.verifier.axiom_checks.exhaustive.identity import IdentityTest
@@ -318,7 +318,7 @@ def _symbolic_code() -> str:
 
 def _estimated_cost(axiom: Equation) -> int:
     """A guess at how long it takes, for the order of work and for progress alone."""
-    steps = list(applications(*axiom.left, *axiom.right))
+    steps = list(axiom.applications)
     return max((_cost(OPERATORS[step.operator]) for step in steps), default=1) * len(steps)
 
 

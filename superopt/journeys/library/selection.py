@@ -20,12 +20,13 @@ from dataclasses import dataclass
 from functools import cache
 
 from superopt.equations import parse_equation
-from superopt.generator.prune.questions import Theorems
 from superopt.ir.terms import Equation, Term, applications
 from superopt.journeys.library.gallery.gains import Gain, gains
+from superopt.journeys.library.peers.derivation import questions
 from superopt.journeys.library.trials import CANDIDATES, Trial, applied, graphs, searched
 from superopt.ops.traits import named
 from superopt.rewriting import Substitution
+from superopt.rewriting.derivability import Theory
 from superopt.rewriting.divisions import DIVIDING
 from superopt.substitution_db.store.records import Rule, Selection
 
@@ -33,6 +34,9 @@ Progress = Callable[[str], None]
 
 LEAST_SAVED = 0.01
 """Least relative saving at typical sizes that counts as a reason to ship."""
+
+_TYPINGS = 6
+"""Typings of a rule, with different values of its attributes, under each of which it has to be derived."""
 
 _NAMED = 3
 """Maximum number of graphs named in a reason."""
@@ -91,7 +95,7 @@ def select(
 
 def _by_themselves(equations: Mapping[str, str]) -> dict[str, Selection]:
     """The choices made without a search, smaller rules first."""
-    kept, choices = Theorems(), dict[str, Selection]()
+    kept, choices = Theory(), dict[str, Selection]()
     for rule, text in equations.items():
         equation = parse_equation(text)
         choice = choices[rule] = _by_itself(rule, text, equation, kept)
@@ -100,7 +104,7 @@ def _by_themselves(equations: Mapping[str, str]) -> dict[str, Selection]:
     return choices
 
 
-def _by_itself(rule: str, text: str, equation: Equation, kept: Theorems) -> Selection:
+def _by_itself(rule: str, text: str, equation: Equation, kept: Theory) -> Selection:
     if _divides(equation):
         return Selection(ships=True, why="says where a plan may divide tensors")
     directions = applied({rule: text})
@@ -110,7 +114,7 @@ def _by_itself(rule: str, text: str, equation: Equation, kept: Theorems) -> Sele
     useful = [way for way in directions if not _is_idle(way, best[way.backwards])]
     if not useful:
         return Selection(ships=False, why="about constants that no model has")
-    if kept.derives(equation):
+    if kept.follows(questions(equation, _TYPINGS)):
         return Selection(ships=False, why="smaller rules that ship give it in a few steps")
     saved = max(best[way.backwards] for way in useful)
     if saved >= LEAST_SAVED:

@@ -15,7 +15,7 @@ from superopt.equations import format_equation, parse_equation, rule_id
 from superopt.journeys.library import discovery
 from superopt.journeys.library.peers import PeerFormat, PeerRule, read_rules
 from superopt.journeys.library.peers.coverage import Answer, Covered, counts, coverage
-from superopt.journeys.library.peers.derivation import Bounds
+from superopt.rewriting.derivability import Bounds
 from superopt.substitution_db import CandidateRule, RuleStatus, open_database
 from superopt.substitution_db.rules.currency import current
 from tests.substitution_db.peers.samples import CONV, Rule, flexflow_file, taso_file

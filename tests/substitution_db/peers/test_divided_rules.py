@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from superopt.journeys.library.peers.coverage import Answer, Covered, coverage
-from superopt.journeys.library.peers.derivation import Bounds
 from superopt.journeys.library.peers.flexflow import read_flexflow
+from superopt.rewriting.derivability import Bounds
 from tests.substitution_db.peers.divided_oracle import Truth, truth
 from tests.substitution_db.peers.divided_rules import WINDOW, samples, side, slips
 from tests.substitution_db.peers.samples import Rule, flexflow_file

@@ -47,7 +47,7 @@ def falsehood(
     certificate = explain(shown, axioms, shown_steps)
     if certificate is None:
         lines = tuple(f"{s.axiom}: {format_equation(instantiated(axioms[s.axiom], s))}" for s in shown_steps)
-        chain, needed = (*goal.left, *goal.right), [tuple(steps)]
+        chain, needed = goal.terms, [tuple(steps)]
     else:
         lines = tuple(format_certificate(shown, certificate).splitlines())
         (links,) = certificate.chains
@@ -76,7 +76,7 @@ def _in_plain_names(
 ) -> tuple[Equation, tuple[AxiomInstance, ...], dict[str, str]]:
     """Goal and steps with values of attributes and with x, y, z for variables; and which is which."""
     values = [interpretation.concrete(term) for step in steps for _, term in step.terms]
-    sides = [interpretation.concrete(term) for term in (*goal.left, *goal.right)]
+    sides = [interpretation.concrete(term) for term in goal.terms]
     names = dict(zip(variables(*sides, *values), _plain_names(), strict=False))
     by: Mapping[Term, Term] = {Variable(old): Variable(new) for old, new in names.items()}
     shown = tuple(

@@ -16,7 +16,6 @@ from superopt.ir.terms import (
     Term,
     Variable,
     VariableType,
-    applications,
     variables,
 )
 from superopt.ops.terms import application
@@ -82,7 +81,7 @@ def _renamed(
 
 def seeds(axiom: Equation) -> Iterator[Term]:
     """The sides, and both halves of them along every axis that the axiom names and the first and last two."""
-    sides = [side for side in (*axiom.left, *axiom.right) if isinstance(side, Application)]
+    sides = [side for side in axiom.terms if isinstance(side, Application)]
     for side in sides:
         yield side
         for axis in dict.fromkeys((*_axes(axiom), 0, 1, -1, -2)):
@@ -94,7 +93,7 @@ def independence(axiom: Equation) -> Iterator[tuple[Equation, Equation]]:
 
     The terms are the axiom's sides, and halves of them along the axes that it names.
     """
-    for side in (*axiom.left, *axiom.right):
+    for side in axiom.terms:
         if not isinstance(side, Application):
             continue
         for term in (side, *(half for axis in _axes(axiom) for half in _halves(side, axis))):
@@ -114,7 +113,7 @@ def _with_other(term: Term, name: str, axiom: Equation) -> tuple[Equation, Equat
 
 
 def _axes(axiom: Equation) -> tuple[AttributeTerm, ...]:
-    axes = (term.attribute("axis") for term in applications(*axiom.left, *axiom.right))
+    axes = (term.attribute("axis") for term in axiom.applications)
     return tuple(dict.fromkeys(axis for axis in axes if axis is not None))
 
 

@@ -174,7 +174,7 @@ class Interpretation:
             grounded = instantiated(
                 axiom, AxiomInstance(step.axiom, tuple(terms.items()), tuple(attributes.items()))
             )
-            sides = (*grounded.left, *grounded.right, *terms.values())
+            sides = (*grounded.terms, *terms.values())
             pairs = list(zip(grounded.left, grounded.right, strict=True))
             typing = infer_terms(sides, self._needed(sides), equal=pairs, cuts=self._cuts)
         except IllTypedError as error:

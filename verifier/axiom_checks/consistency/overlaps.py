@@ -23,7 +23,7 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.ops.base import OPERATORS, attribute_defaults, attribute_names, normalise_attribute
-from superopt.ops.terms import application
+from superopt.ops.terms import application, instantiate
 from superopt.ops.traits import HALVES
 from superopt.verifier.prove.solver import AxiomInstance
 
@@ -110,7 +110,7 @@ def _overlap(
 
 def _step(axiom: Equation, unifier: Unifier) -> AxiomInstance:
     """The instance of the axiom, under the names that its variables have in the set of axioms."""
-    sides = (*axiom.left, *axiom.right)
+    sides = axiom.terms
     return AxiomInstance(
         axiom.name,
         tuple((name[:-2], unifier.applied(Variable(name))) for name in variables(*sides)),
@@ -129,17 +129,13 @@ def _directed(equation: Equation) -> Iterator[tuple[Term, Term]]:
 
 def renamed(equation: Equation, suffix: str) -> Equation:
     """The equation's sides with the suffix at every tensor and attribute variable."""
-
-    def rename(term: Term) -> Term:
-        if isinstance(term, Variable):
-            return Variable(term.name + suffix)
-        attributes = {
-            name: AttributeVariable(value.name + suffix) if isinstance(value, AttributeVariable) else value
-            for name, value in term.attributes
-        }
-        return application(term.operator, attributes, *(rename(child) for child in term.inputs))
-
-    left, right = (tuple(rename(term) for term in side) for side in (equation.left, equation.right))
+    sides = equation.terms
+    terms = {name: Variable(name + suffix) for name in variables(*sides)}
+    attributes = {name: AttributeVariable(name + suffix) for name in attribute_variables(*sides)}
+    left, right = (
+        tuple(instantiate(term, terms, attributes) for term in side)
+        for side in (equation.left, equation.right)
+    )
     return Equation(left, right, name=equation.name)
 
 

@@ -3,6 +3,10 @@
 Terms are kept as the prover sees them, without shapes; but an instance of an axiom is used only if it is
 well-typed by itself and its condition holds, and not if it takes a tensor to a constant of every shape, such
 as sub(x, x) to zeros. In a consistent set all terms of a class that have one value have the same one.
+
+``superopt.rewriting.derivability`` is asked about a given target, and all its terms are typed. Here no target
+is known, steps may forget shapes as proofs do, and the instances of axioms that led to a falsehood are needed
+for its explanation, which egglog does not give.
 """
 
 from __future__ import annotations
@@ -119,7 +123,7 @@ class Saturation:
         terms = {name: self._terms[binding.classes[name]] for name in binding.classes}
         step = AxiomInstance(
             axiom.name,
-            tuple((name, terms[name]) for name in variables(*axiom.left, *axiom.right)),
+            tuple((name, terms[name]) for name in axiom.variables),
             tuple(sorted(binding.attributes.items())),
         )
         typed = self._interpretation.step(axiom, step)
@@ -185,7 +189,7 @@ class Saturation:
 
 def _patterns(axiom: Equation) -> tuple[Application, ...]:
     """The sides that mention every variable of the axiom."""
-    sides = (*axiom.left, *axiom.right)
+    sides = axiom.terms
     names, open_names = set(variables(*sides)), attribute_variables(*sides)
     return tuple(
         side

@@ -11,8 +11,9 @@ from functools import cache, partial
 from superopt.axioms import load_axioms
 from superopt.equations import format_condition, format_equation, parse_equation, rule_id
 from superopt.ir.terms import Direction, Equation
-from superopt.journeys.library.peers.derivation import Bounds, Library, derive
+from superopt.journeys.library.peers.derivation import identities, questions
 from superopt.journeys.library.peers.reading import Claim, Malformed, PeerRule, Reading
+from superopt.rewriting.derivability import Bounds, Theory
 from superopt.verifier import Status, verify
 from superopt.verifier.conditions.inference import Conditional, infer_condition
 from superopt.verifier.pool import Allowance, judge_all
@@ -168,9 +169,8 @@ def _forms(claim: Claim) -> Sequence[Equation]:
 
 def _compared(covered: Covered, form: Equation, library: tuple[str, ...], bounds: Bounds) -> Covered:
     """The answer completed by a look-up of the valid form in the library."""
-    known = _library(library)
-    found = derive(form, known, bounds)
-    if known.has(form):
+    found = _theory(library).derive(questions(form), bounds)
+    if rule_id(form) in _ids(library):
         return replace(covered, known=True, derivable_steps=1)
     if found is None:
         return covered
@@ -201,5 +201,11 @@ def _kept(item: tuple[Claim, Covered], reason: str) -> Covered:
 
 
 @cache
-def _library(equations: tuple[str, ...]) -> Library:
-    return Library(map(parse_equation, equations))
+def _theory(library: tuple[str, ...]) -> Theory:
+    """The library's equations in both directions, as peers' rules are read."""
+    return Theory(replace(parse_equation(text), direction=Direction.BOTH) for text in library)
+
+
+@cache
+def _ids(library: tuple[str, ...]) -> frozenset[str]:
+    return identities(map(parse_equation, library))
