@@ -13,6 +13,8 @@ import z3
 
 from superopt.axioms import AxiomSet, cuts
 from superopt.errors import IllTypedError, SuperoptError
+from superopt.instances.instance import Instance
+from superopt.instances.sampler import InstanceSampler
 from superopt.ir.terms import Equation
 from superopt.verifier.certificates.cases import UndecidedCasesError, cases_of
 from superopt.verifier.certificates.certificate import Certificate, Grade
@@ -20,8 +22,6 @@ from superopt.verifier.certificates.rank_bound import largest_rank
 from superopt.verifier.certificates.replay import Failure, first_failure
 from superopt.verifier.generality import is_instance
 from superopt.verifier.hashes import operators_hash, operators_in, operators_of_proof, verifier_hash
-from superopt.verifier.instances.instance import Instance
-from superopt.verifier.instances.sampler import InstanceSampler
 from superopt.verifier.pool import Progress, judge_all
 from superopt.verifier.prove.chain import ChainChecker
 from superopt.verifier.prove.explanation import explain

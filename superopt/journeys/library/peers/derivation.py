@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 
 from superopt.equations import rule_id
 from superopt.errors import IllTypedError
+from superopt.instances.instance import Instance
+from superopt.instances.sampler import InstanceSampler
+from superopt.instances.schemes import Scheme
 from superopt.ir.graph import Graph
 from superopt.ir.terms import Direction, Equation
 from superopt.journeys.library.peers.forms import Form, Forms, graph_of
 from superopt.ops.traits import graph_name
 from superopt.rewriting import Substitution, apply_match, find_matches, substitutions_of
-from superopt.verifier.instances.instance import Instance
-from superopt.verifier.instances.sampler import InstanceSampler
-from superopt.verifier.instances.schemes import Scheme
 from superopt.verifier.seeds import seed_of
 
 _SEED = 21

@@ -9,6 +9,16 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from superopt.errors import DimensionMismatchError, IllTypedError
+from superopt.instances.divided import divided_forms
+from superopt.instances.program import Instruction, Program
+from superopt.instances.requirements import solve_rounded
+from superopt.instances.search import (
+    IMPLICIT,
+    State,
+    TypingSearch,
+    solved_for_implicit,
+)
+from superopt.instances.values import likely_values
 from superopt.ir.dimensions import Dimension, as_symbol, solve, substitute, symbol
 from superopt.ir.terms import Equation, Term, Variable
 from superopt.ir.types import ElementType, TensorType
@@ -17,16 +27,6 @@ from superopt.ops.roles import Product
 from superopt.ops.traits import traits
 from superopt.rewriting.divisions import divisions_needed, variable_type
 from superopt.rewriting.typing import Typing, infer_terms
-from superopt.verifier.instances.divided import divided_forms
-from superopt.verifier.instances.program import Instruction, Program
-from superopt.verifier.instances.requirements import solve_rounded
-from superopt.verifier.instances.search import (
-    IMPLICIT,
-    State,
-    TypingSearch,
-    solved_for_implicit,
-)
-from superopt.verifier.instances.values import likely_values
 
 LARGEST_RANK = 5
 _GROUPS = ((2, 1, 1), (2, 1, 2), (2, 2, 1), (3, 1, 1), (3, 1, 2), (2, 2, 2))

@@ -12,6 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from superopt.errors import DimensionMismatchError
+from superopt.instances.instance import Instance
+from superopt.instances.program import Instruction, Program
+from superopt.instances.search import IMPLICIT, State, TypingSearch, solved_for_any
+from superopt.instances.values import likely_values
+from superopt.instances.whole import typings_of
 from superopt.ir.dimensions import Dimension, as_symbol, symbol, symbols_of
 from superopt.ir.terms import Equation, variables
 from superopt.ir.types import ElementType, TensorType
@@ -20,11 +25,6 @@ from superopt.ops.roles import Product
 from superopt.ops.traits import GROUPED, named
 from superopt.rewriting.conditions import as_declared, holds
 from superopt.rewriting.typing import Typing
-from superopt.verifier.instances.instance import Instance
-from superopt.verifier.instances.program import Instruction, Program
-from superopt.verifier.instances.search import IMPLICIT, State, TypingSearch, solved_for_any
-from superopt.verifier.instances.values import likely_values
-from superopt.verifier.instances.whole import typings_of
 
 LARGEST_RANK = 4
 MOST_DECISIONS = 30

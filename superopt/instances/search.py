@@ -16,6 +16,9 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
 from superopt.errors import DimensionMismatchError, IllTypedError
+from superopt.instances.program import COMPUTING_WITH_SIZES, Implicit, Instruction, Program
+from superopt.instances.ranks import fitting_ranks
+from superopt.instances.requirements import implied_sizes
 from superopt.ir.dimensions import Dimension, solve, substitute, symbol, symbols_of
 from superopt.ir.terms import AttributeVariable, Condition, ConditionCall
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, TensorType
@@ -23,9 +26,6 @@ from superopt.ops import attributes as written
 from superopt.ops.base import Operator
 from superopt.ops.traits import HALVES, traits
 from superopt.rewriting.conditions import computed, holds, names_in
-from superopt.verifier.instances.program import COMPUTING_WITH_SIZES, Implicit, Instruction, Program
-from superopt.verifier.instances.ranks import fitting_ranks
-from superopt.verifier.instances.requirements import implied_sizes
 
 IMPLICIT = "?"
 """First character of the symbols for what the text leaves out."""

@@ -13,6 +13,8 @@ from math import prod
 from typing import cast
 
 from superopt.errors import IllTypedError
+from superopt.instances.instance import Instance
+from superopt.instances.schemes import Scheme, SchemeSearch
 from superopt.ir.dimensions import Dimension, symbol
 from superopt.ir.terms import Application, Equation, Variable, applications, variables
 from superopt.ops.attributes import substituted
@@ -20,8 +22,6 @@ from superopt.ops.traits import traits
 from superopt.rewriting.concrete import operator_symbols, require_sizes, with_numbers
 from superopt.rewriting.conditions import holds
 from superopt.rewriting.typing import FRESH
-from superopt.verifier.instances.instance import Instance
-from superopt.verifier.instances.schemes import Scheme, SchemeSearch
 
 MAX_ELEMENTS = 3000
 _PASSES = 6
