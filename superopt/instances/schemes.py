@@ -1,4 +1,5 @@
-"""Schemes of an equation: random ranks and attribute values, symbols for sizes."""
+"""Schemes of an equation, with symbols for sizes: the most general one for given ranks and attribute values,
+and random ones."""
 
 from __future__ import annotations
 
@@ -6,25 +7,31 @@ import itertools
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import cached_property, lru_cache
+from typing import TypeVar, cast
 
 from superopt.errors import DimensionMismatchError, IllTypedError
+from superopt.instances.channels import Sizes, channel_sizes
 from superopt.instances.divided import divided_forms
+from superopt.instances.instance import Instance
 from superopt.instances.program import Instruction, Program
 from superopt.instances.requirements import solve_rounded
 from superopt.instances.search import (
     IMPLICIT,
     State,
     TypingSearch,
+    solved_for_any,
     solved_for_implicit,
 )
 from superopt.instances.values import likely_values
 from superopt.ir.dimensions import Dimension, as_symbol, solve, substitute, symbol
-from superopt.ir.terms import Equation, Term, Variable
+from superopt.ir.terms import Application, Equation, Term, Variable, applications, variables
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.attributes import substituted
 from superopt.ops.roles import Product
 from superopt.ops.traits import traits
+from superopt.rewriting.concrete import operator_symbols, with_numbers
+from superopt.rewriting.conditions import holds
 from superopt.rewriting.divisions import divisions_needed, variable_type
 from superopt.rewriting.typing import Typing, infer_terms
 
@@ -46,6 +53,13 @@ class Scheme:
     attributes: Mapping[str, object]
     typing: Typing
 
+    @cached_property
+    def symbols(self) -> frozenset[str]:
+        """The symbols in its types and in attributes of its operators."""
+        named = [type_.symbols for type_ in self.typing.types.values()]
+        named.extend(operator_symbols(operator) for operator in self.typing.operators.values())
+        return frozenset[str]().union(*named)
+
     @property
     def kind(self) -> tuple[object, ...]:
         """What tells schemes apart: types and attribute values."""
@@ -54,14 +68,112 @@ class Scheme:
             *((name, repr(value)) for name, value in sorted(self.attributes.items())),
         )
 
+    def at(self, equation: Equation, numbers: Mapping[str, Dimension]) -> Instance | None:
+        """The instance with these numbers for symbols; None when they make a side ill-typed or break a
+        condition."""
+        names, ordered = _names_and_applications(equation)
+        try:
+            typing = with_numbers(self.typing, ordered, self.types, numbers)
+        except IllTypedError:
+            return None
+        types = {name: typing.types[Variable(name)] for name in names}
+        attributes = {name: substituted(value, numbers) for name, value in self.attributes.items()}
+        if not all(holds(condition, types, attributes) for condition in equation.conditions):
+            return None
+        return Instance(types, attributes, typing)
 
-class SchemeSearch(TypingSearch):
-    """Random schemes of one equation, the same for the same generator."""
+    def sized(self, equation: Equation, numbers: Mapping[str, Dimension], largest: int) -> Instance | None:
+        """As ``at``; None too where a size is not positive or a tensor has more than ``largest`` elements."""
+        instance = self.at(equation, numbers)
+        types = instance.typing.types.values() if instance else ()
+        fits = all(type_.is_sized and cast("int", type_.elements) <= largest for type_ in types)
+        return instance if fits else None
 
-    def __init__(self, equation: Equation, generator: random.Random) -> None:
+
+class GeneralSearch(TypingSearch):
+    """The most general scheme for given types of all inputs and values of all attribute variables."""
+
+    def __init__(
+        self, program: Program, types: Mapping[str, TensorType], attributes: Mapping[str, object]
+    ) -> None:
+        super().__init__(program, LARGEST_RANK, types, attributes)
+
+    def general(self) -> tuple[Mapping[str, TensorType], Scheme] | None:
+        """Types of inputs at which each side is typed, and the scheme at which both have the same type; None
+        when there is no such scheme."""
+        for state in self.leaves(_STATES_PER_SCHEME):
+            together, _ = self.agreed(state, solved_for_any)
+            scheme = self.scheme(together) if self.is_agreed(together) else None
+            if scheme is not None:
+                return self._apart() if self.program.has_implicit else self.inputs(state), scheme
+        return None
+
+    def _apart(self) -> Mapping[str, TensorType]:
+        """Types of inputs at which each side is typed: what the text leaves out may differ between them."""
+        equation, types = self.program.equation, self._types
+        for side in (equation.right, equation.left):
+            outputs = (*side, *map(Variable, self.program.names))
+            search = GeneralSearch(
+                Program(replace(equation, left=outputs, right=outputs)), types, self._attributes
+            )
+            state = next(search.leaves(_STATES_PER_SCHEME), None)
+            types = types if state is None else search.inputs(state)
+        return types
+
+    def fresh(self, name: str, rank: int, attributes: Mapping[str, object]) -> Sequence[TensorType]:
+        """None: all are given."""
+        del name, rank, attributes
+        return ()
+
+    def values(self, name: str, step: Instruction, attribute: str, state: State) -> Iterable[object]:
+        """None: all are given."""
+        del name, step, attribute, state
+        return ()
+
+    def arranged(self, choices: Sequence[T]) -> Sequence[T]:
+        """The ranks of inputs first, large ones before small ones."""
+        ranks = {type_.rank for type_ in self._types.values()}
+        return (
+            *(choice for choice in reversed(choices) if choice in ranks),
+            *(choice for choice in choices if choice not in ranks),
+        )
+
+    def undecided(self, mismatch: DimensionMismatchError, state: State) -> Iterable[Mapping[str, Dimension]]:
+        """Equal operands of equal divisions."""
+        del state
+        solution = solve_rounded(mismatch.left, mismatch.right)
+        return (solution,) if solution else ()
+
+    def begun(self, state: State) -> State:
+        """With the sizes that conditions ask to be equal."""
+        return self.with_implied_sizes(state)
+
+    def scheme(self, state: State) -> Scheme | None:
+        """The scheme with the types of a state; None when an operator does not take its attributes."""
+        steps, inputs = self.program.steps, self.inputs(state)
+        types: dict[Term, TensorType] = {Variable(name): type_ for name, type_ in inputs.items()}
+        try:
+            operators = self.operators(state)
+        except IllTypedError:
+            return None
+        types |= {step.term: state.known(step.place) for step in steps}
+        typing = Typing(types, dict(zip((step.term for step in steps), operators, strict=True)), {})
+        return Scheme(inputs, state.attributes, typing)
+
+
+class SchemeSearch(GeneralSearch):
+    """Random schemes of one equation, the same for the same generator; what is not given is drawn."""
+
+    def __init__(
+        self,
+        equation: Equation,
+        generator: random.Random,
+        types: Mapping[str, TensorType] | None = None,
+        attributes: Mapping[str, object] | None = None,
+    ) -> None:
         swapped = replace(equation, left=equation.right, right=equation.left)
         self._programs = (Program(equation), Program(swapped))
-        super().__init__(self._programs[0], LARGEST_RANK)
+        super().__init__(self._programs[0], types or {}, attributes or {})
         self._random = generator
         self._counter = itertools.count()
 
@@ -72,7 +184,7 @@ class SchemeSearch(TypingSearch):
         while failures < _FAILURES:
             self.program = self._random.choice(self._programs)
             state = next(self.leaves(_STATES_PER_SCHEME), None)
-            scheme = None if state is None else self._scheme(state)
+            scheme = None if state is None else self._unified(state)
             if scheme is None or scheme.kind in met:
                 failures += 1
             else:
@@ -117,11 +229,9 @@ class SchemeSearch(TypingSearch):
         sizes = self._grouped(data, weight) if self._random.random() < 0.5 else None
         return None if sizes is None else (sizes,)
 
-    def undecided(self, mismatch: DimensionMismatchError, state: State) -> Iterable[Mapping[str, Dimension]]:
-        """Equal operands of equal divisions."""
-        del state
-        solution = solve_rounded(mismatch.left, mismatch.right)
-        return (solution,) if solution else ()
+    def begun(self, state: State) -> State:
+        """The state itself: conditions are solved at the end."""
+        return state
 
     def _grouped(self, data: TensorType, weight: TensorType) -> Mapping[str, Dimension] | None:
         """Groups and channels in numbers or as symbols."""
@@ -145,23 +255,13 @@ class SchemeSearch(TypingSearch):
             assignment = {n: substitute(d, solution) for n, d in assignment.items()} | solution
         return assignment
 
-    def _scheme(self, state: State) -> Scheme | None:
+    def _unified(self, state: State) -> Scheme | None:
         """With output types unified, without touching the sizes of inputs where that can be."""
         required = self.with_implied_sizes(state)
         state, _ = self.agreed(required, solved_for_implicit)
-        names, steps = self.program.names, self.program.steps
-        if any(state.known(left) != state.known(right) for left, right in self.program.outputs):
-            given = {name: required.known(place) for place, name in enumerate(names)}
-            return self._disagreeing(given, required.attributes)
-        inputs = {name: state.known(place) for place, name in enumerate(names)}
-        types: dict[Term, TensorType] = {Variable(name): type_ for name, type_ in inputs.items()}
-        try:
-            operators = self.operators(state)
-        except IllTypedError:
-            return None
-        types |= {step.term: state.known(step.place) for step in steps}
-        typing = Typing(types, dict(zip((step.term for step in steps), operators, strict=True)), {})
-        return Scheme(inputs, state.attributes, typing)
+        if self.is_agreed(state):
+            return self.scheme(state)
+        return self._disagreeing(self.inputs(required), required.attributes)
 
     def _disagreeing(
         self, types: Mapping[str, TensorType], attributes: Mapping[str, object]
@@ -188,3 +288,23 @@ class SchemeSearch(TypingSearch):
                 values = {name: substituted(value, typing.assignment) for name, value in attributes.items()}
                 return Scheme(solved, values, typing)
         return None
+
+
+class GroupedSearch(SchemeSearch):
+    """Random schemes with small numbers for the channels of convolutions, in any number of groups."""
+
+    sizes: Sizes = Sizes(plain=(2, 4), outputs=(2, 4))
+
+    def numbers(self, step: Instruction, state: State) -> Iterable[Mapping[str, Dimension]] | None:
+        """One size of the channels of a convolution."""
+        types = [state.known(place) for place in step.inputs]
+        if traits(step.term.operator).product is not Product.CONVOLUTION or any(t.rank != 4 for t in types):
+            return None
+        found = channel_sizes(*types, self.sizes)
+        return found and self.arranged(found)
+
+
+@lru_cache(maxsize=1024)
+def _names_and_applications(equation: Equation) -> tuple[tuple[str, ...], tuple[Application, ...]]:
+    terms = (*equation.left, *equation.right)
+    return tuple(variables(*terms)), tuple(applications(*terms))

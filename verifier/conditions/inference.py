@@ -17,7 +17,8 @@ import numpy as np
 
 from superopt.axioms import AxiomSet
 from superopt.errors import SuperoptError
-from superopt.instances.drawn import DrawnInstance, DrawnInstances, Sizes
+from superopt.instances.channels import Sizes
+from superopt.instances.drawn import DrawnInstance, DrawnInstances
 from superopt.ir.terms import (
     AttributeTerm,
     AttributeVariable,

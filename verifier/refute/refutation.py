@@ -20,7 +20,8 @@ import numpy.typing as npt
 from superopt.domains import FieldArray, PrimeFieldDomain
 from superopt.domains.prime_field import MODULUS
 from superopt.errors import IllTypedError
-from superopt.instances.drawn import DrawnInstances, Sizes
+from superopt.instances.channels import Sizes
+from superopt.instances.drawn import DrawnInstances
 from superopt.instances.instance import Instance
 from superopt.instances.sampler import InstanceSampler
 from superopt.ir.terms import Equation, applications, attribute_variables
