@@ -10,14 +10,13 @@ import itertools
 import random
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
 
 from superopt.errors import IllTypedError
 from superopt.generator.generalise.shared_values import SharedValues, ValueId
-from superopt.instances.program import Program
-from superopt.instances.schemes import GeneralSearch, GroupedSearch, Scheme
-from superopt.ir.dimensions import Dimension, symbol
+from superopt.instances.sampler import kernel_symbols
+from superopt.instances.schemes import GeneralSearch, GroupedSearch, Scheme, symbolic_types
+from superopt.ir.dimensions import Dimension
 from superopt.ir.terms import (
     Application,
     Condition,
@@ -35,7 +34,6 @@ from superopt.ops.roles import Product
 from superopt.ops.sharding import is_divided
 from superopt.ops.traits import traits
 from superopt.rewriting import Typing, infer_terms
-from superopt.rewriting.divisions import divisions_needed, variable_type
 
 Shapes = Mapping[str, tuple[int, ...]]
 Attributes = Mapping[str, object]
@@ -96,17 +94,26 @@ class Sampler:
         """
         alike = compares_groups(equation)
         general = None if alike else self._general(equation, shapes, attributes)
-        if general is None and not alike:
+        if not alike and (general is None or general[1].is_empty):
             return None
         self._values.forget_much()
-        near = general and self._agreeing(equation, _near(equation, shapes, general[1], samples), samples)
-        if general and near is None:
-            return False
+        sizes = _Sizes.near(equation, shapes)
+        near: int | None = 0
+        if general is not None:
+            near = self._agreeing(
+                equation, sizes.typings(itertools.repeat(general[1], 8 + 6 * samples)), samples
+            )
         wanted = _GROUPED_SAMPLES if alike else min(samples, _GROUPED_WANTED)
         grouped: int | None = 0
-        if (samples > 1 or not near) and convolutions(equation):
-            grouped = self._agreeing(equation, _in_groups(equation, shapes, attributes, wanted), wanted)
-        return False if grouped is None else (bool(near or grouped) or None)
+        if near is not None and (samples > 1 or not near) and convolutions(equation):
+            types = symbolic_types(equation, {name: len(shape) for name, shape in shapes.items()}, attributes)
+            search = GroupedSearch(equation, random.Random(0), types, attributes)
+            schemes = itertools.islice(search, _SCHEMES_PER_SAMPLE * wanted)
+            typings = (each for each in sizes.typings(schemes) if _has_groups(equation, each[1]))
+            grouped = self._agreeing(equation, typings, wanted)
+        if near is None or grouped is None:
+            return False
+        return bool(near + grouped) or None
 
     def _agreeing(self, equation: Equation, typings: Iterable[tuple[int, Typing]], wanted: int) -> int | None:
         """The number of typings, at most as many as wanted, at which the sides agree; None if they differ at
@@ -131,9 +138,10 @@ class Sampler:
         if key not in self._known:
             if len(self._known) >= _MOST_GENERAL:
                 self._known.clear()
-            program = _program(replace(equation, conditions=fixed))
-            types = symbolic_types(equation, shapes, attributes)
-            self._known[key] = GeneralSearch(program, types, attributes).general()
+            types = symbolic_types(equation, dict(ranks), attributes)
+            search = GeneralSearch(replace(equation, conditions=fixed), types, attributes)
+            found = search.general()
+            self._known[key] = found and (search.apart(found[0]), found[1])
         return self._known[key]
 
     def _agrees(self, equation: Equation, typing: Typing, sample: int) -> bool | None:
@@ -168,15 +176,6 @@ class Sampler:
         return values
 
 
-def symbolic_types(equation: Equation, shapes: Shapes, attributes: Attributes) -> Types:
-    """Types of variables of these ranks with symbols for sizes, divided where parallel operators need it."""
-    needed = divisions_needed(equation, {name: len(shape) for name, shape in shapes.items()}, attributes)
-    return {
-        name: variable_type(name, [symbol(f"{name}.{axis}") for axis in range(len(shape))], needed)
-        for name, shape in shapes.items()
-    }
-
-
 def compares_groups(equation: Equation) -> bool:
     """Whether a condition says that two convolutions have groups alike."""
     return any(
@@ -200,54 +199,39 @@ def fixed_dimension(condition: Condition) -> tuple[str, int, int] | None:
             return None
 
 
-@lru_cache(maxsize=1024)
-def _program(equation: Equation) -> Program:
-    return Program(equation)
+@dataclass(frozen=True)
+class _Sizes:
+    """Random sizes for an equation near the shapes at which it was found, by number."""
+
+    equation: Equation
+    known: Mapping[str, int]
+    kernels: frozenset[str]
+
+    @classmethod
+    def near(cls, equation: Equation, shapes: Shapes) -> _Sizes:
+        """Those of these shapes."""
+        known = {f"{name}.{axis}": size for name, shape in shapes.items() for axis, size in enumerate(shape)}
+        return cls(equation, known, frozenset(kernel_symbols(applications(*equation.left, *equation.right))))
+
+    def typings(self, schemes: Iterable[Scheme]) -> Iterator[tuple[int, Typing]]:
+        """Each scheme at the sizes of its number, where they fit."""
+        for number, scheme in enumerate(schemes):
+            sizes = {name: self._drawn(name, number) for name in scheme.symbols}
+            instance = scheme.sized(self.equation, sizes, _MOST_ELEMENTS)
+            if instance is not None:
+                yield number, instance.typing
+
+    def _drawn(self, name: str, number: int) -> Dimension:
+        is_image = name.endswith((".2", ".3")) and name not in self.kernels
+        steps = (_IMAGE_STEPS if is_image else _STEPS)[number % 2] if name in self.known else _CUTS
+        drawn = steps[zlib.crc32(f"{name} {number}".encode()) % len(steps)]
+        return max(1, self.known.get(name, 0) + drawn)
 
 
-def _near(equation: Equation, shapes: Shapes, scheme: Scheme, samples: int) -> Iterator[tuple[int, Typing]]:
-    """The scheme at random sizes near those of the shapes, numbered."""
-    for attempt in range(8 + 6 * samples):
-        typing = _sized(equation, shapes, scheme, attempt)
-        if typing is not None:
-            yield attempt, typing
-
-
-def _sized(equation: Equation, shapes: Shapes, scheme: Scheme, attempt: int) -> Typing | None:
-    """The scheme at random sizes; None where they do not fit."""
-    known = {f"{name}.{axis}": size for name, shape in shapes.items() for axis, size in enumerate(shape)}
-    numbers: dict[str, Dimension] = {
-        name: max(1, known[name] + _drawn(steps[attempt % 2], name, attempt))
-        if name in known
-        else _drawn(_CUTS, name, attempt)
-        for name in scheme.symbols
-        for steps in (_IMAGE_STEPS if name.endswith((".2", ".3")) else _STEPS,)
-    }
-    instance = scheme.sized(equation, numbers, _MOST_ELEMENTS)
-    return instance and instance.typing
-
-
-def _in_groups(
-    equation: Equation, shapes: Shapes, attributes: Attributes, samples: int
-) -> Iterator[tuple[int, Typing]]:
-    """Random schemes in which a convolution has groups, each at one choice of sizes, numbered."""
-    found = convolutions(equation)
-    types = symbolic_types(equation, shapes, attributes)
-    schemes = GroupedSearch(equation, random.Random(0), types, attributes)
-    for attempt, scheme in enumerate(itertools.islice(schemes, _SCHEMES_PER_SAMPLE * samples)):
-        typing = _sized(equation, shapes, scheme, attempt)
-        if typing is not None and any(_is_grouped(term, typing) for term in found):
-            yield attempt, typing
-
-
-def _is_grouped(convolution: Application, typing: Typing) -> bool:
-    data, weight = (typing.types[child] for child in convolution.inputs[:2])
-    return data.shape[1] != weight.shape[1]
+def _has_groups(equation: Equation, typing: Typing) -> bool:
+    pairs = ([typing.types[child] for child in term.inputs] for term in convolutions(equation))
+    return any(data.shape[1] != weight.shape[1] for data, weight in pairs)
 
 
 def _free(types: Types) -> frozenset[str]:
     return frozenset[str]().union(*(type_.symbols for type_ in types.values()))
-
-
-def _drawn(choices: tuple[int, ...], name: str, sample: int) -> int:
-    return choices[zlib.crc32(f"{name} {sample}".encode()) % len(choices)]

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from superopt.generator.generalise.generalisation import VALUES, Attributes, map_terms, with_attributes
+from superopt.generator.generalise.generalisation import Attributes, map_terms, with_attributes
 from superopt.generator.prune.confirmation import Saturations
 from superopt.generator.prune.derivation import tree_size
 from superopt.generator.prune.pruning import Candidate
 from superopt.generator.prune.questions import SMALL, Question
+from superopt.instances.values import FEW_VALUES
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
@@ -96,10 +97,11 @@ def _settings(candidate: Candidate) -> Iterator[Equation]:
         value.name: name
         for term in applications(*general.left, *general.right)
         for name, value in term.attributes
-        if isinstance(value, AttributeVariable) and name in VALUES
+        if isinstance(value, AttributeVariable) and name in FEW_VALUES
     }
     for step in range(_SETTINGS if names else 0):
-        values = {variable: VALUES[name][step % len(VALUES[name])] for variable, name in names.items()}
+        pools = ((variable, FEW_VALUES[name]) for variable, name in names.items())
+        values = {variable: pool[step % len(pool)] for variable, pool in pools}
         closed = partial(with_attributes, attributes=partial(_closed, values=values))
         yield replace(map_terms(general, closed), direction=candidate.equation.direction)
 

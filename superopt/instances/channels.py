@@ -20,12 +20,15 @@ class Sizes:
     outputs: tuple[int, ...] = (1, 2, 3, 4, 6)
 
 
-def channel_sizes(data: TensorType, weight: TensorType, sizes: Sizes) -> list[Mapping[str, Dimension]] | None:
-    """Sizes for one symbol in the channels of a convolution; None when there is none.
+def channel_sizes(inputs: Sequence[TensorType], sizes: Sizes) -> list[Mapping[str, Dimension]] | None:
+    """Sizes for one symbol in the channels of a convolution of images; None when there is none.
 
     Channels of the weight divide those of the data into groups, outputs are divided by their number. What
     a constant's types leave open is no decision here.
     """
+    if [type_.rank for type_ in inputs] != [4, 4]:
+        return None
+    data, weight = inputs
     channels, per_group, outputs = data.shape[1], weight.shape[1], weight.shape[0]
     for place, dimension in enumerate((channels, per_group, outputs)):
         name = next((n for n in sorted(symbols_of(dimension)) if not n.startswith(IMPLICIT)), None)

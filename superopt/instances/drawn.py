@@ -115,7 +115,7 @@ class DrawnInstances(TypingSearch):
         found = [state.known(place) for place in step.inputs]
         operator = OPERATORS[step.term.operator]
         if operator.product is Product.CONVOLUTION:
-            return channel_sizes(*found, self._sizes) if [type_.rank for type_ in found] == [4, 4] else None
+            return channel_sizes(found, self._sizes)
         sizes = operator.optional_sizes(*found)
         return self._of_first(sizes) if sizes else None
 

@@ -41,7 +41,7 @@ class InstanceSampler:
         self._of_images = random.Random(seed + 1)
         self._search = iter(SchemeSearch(equation, self._random))
         self._schemes: list[Scheme] = []
-        self._kernels = frozenset(_kernel_symbols(applications(*equation.left, *equation.right)))
+        self._kernels = frozenset(kernel_symbols(applications(*equation.left, *equation.right)))
         self.declared_elements = _declared_elements(equation)
 
     def schemes(self, count: int) -> Iterator[Scheme]:
@@ -137,7 +137,7 @@ def _declared_elements(equation: Equation) -> int:
     return max([0, *(prod(size for size in shape if isinstance(size, int)) for shape in shapes)])
 
 
-def _kernel_symbols(terms: Iterable[Application]) -> Iterator[str]:
+def kernel_symbols(terms: Iterable[Application]) -> Iterator[str]:
     """The symbols of sizes of kernels among the variables, which are chosen smaller than images."""
     for term in terms:
         kernel = traits(term.operator).kernel_input

@@ -61,6 +61,11 @@ class Scheme:
         return frozenset[str]().union(*named)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether a tensor has no elements."""
+        return any(size == 0 for type_ in self.typing.types.values() for size in type_.shape)
+
+    @property
     def kind(self) -> tuple[object, ...]:
         """What tells schemes apart: types and attribute values."""
         return (
@@ -90,34 +95,62 @@ class Scheme:
         return instance if fits else None
 
 
+def symbolic_types(
+    equation: Equation,
+    ranks: Mapping[str, int],
+    attributes: Mapping[str, object],
+    sizes: Mapping[str, int] | None = None,
+) -> Mapping[str, TensorType]:
+    """Types of variables of these ranks, with symbols ``x.0`` for the sizes of x that are not given.
+
+    Sizes are those of parts where parallel operators need divided tensors.
+    """
+    needed, known = divisions_needed(equation, ranks, attributes), sizes or {}
+    return {
+        name: variable_type(
+            name, [known.get(f"{name}.{n}", symbol(f"{name}.{n}")) for n in range(rank)], needed
+        )
+        for name, rank in ranks.items()
+    }
+
+
 class GeneralSearch(TypingSearch):
     """The most general scheme for given types of all inputs and values of all attribute variables."""
 
     def __init__(
-        self, program: Program, types: Mapping[str, TensorType], attributes: Mapping[str, object]
+        self, equation: Equation, types: Mapping[str, TensorType], attributes: Mapping[str, object]
     ) -> None:
-        super().__init__(program, LARGEST_RANK, types, attributes)
+        self._programs = _programs(equation)
+        super().__init__(self._programs[0], LARGEST_RANK, types, attributes)
 
-    def general(self) -> tuple[Mapping[str, TensorType], Scheme] | None:
-        """Types of inputs at which each side is typed, and the scheme at which both have the same type; None
-        when there is no such scheme."""
-        for state in self.leaves(_STATES_PER_SCHEME):
-            together, _ = self.agreed(state, solved_for_any)
-            scheme = self.scheme(together) if self.is_agreed(together) else None
-            if scheme is not None:
-                return self._apart() if self.program.has_implicit else self.inputs(state), scheme
-        return None
+    def general(self) -> tuple[State, Scheme] | None:
+        """The state at which each side is typed, and the scheme at which both have the same type; None when
+        there is no such scheme.
 
-    def _apart(self) -> Mapping[str, TensorType]:
-        """Types of inputs at which each side is typed: what the text leaves out may differ between them."""
+        What is typed first may leave a size of 0 for the rest: the side that comes first is then another.
+        """
+        first: tuple[State, Scheme] | None = None
+        for program in reversed(self._programs):
+            self.program = program
+            for state in self.leaves(_STATES_PER_SCHEME):
+                together, _ = self.agreed(state, solved_for_any)
+                scheme = self.scheme(together) if self.is_agreed(together) else None
+                if scheme is not None and not scheme.is_empty:
+                    return state, scheme
+                first = first or (scheme and (state, scheme))
+        return first
+
+    def apart(self, state: State) -> Mapping[str, TensorType]:
+        """Types of inputs at which each side is typed: those of the state, unless the sides may differ in
+        what the text leaves out."""
+        if not self.program.has_implicit:
+            return self.inputs(state)
         equation, types = self.program.equation, self._types
         for side in (equation.right, equation.left):
             outputs = (*side, *map(Variable, self.program.names))
-            search = GeneralSearch(
-                Program(replace(equation, left=outputs, right=outputs)), types, self._attributes
-            )
-            state = next(search.leaves(_STATES_PER_SCHEME), None)
-            types = types if state is None else search.inputs(state)
+            search = GeneralSearch(replace(equation, left=outputs, right=outputs), types, self._attributes)
+            found = next(search.leaves(_STATES_PER_SCHEME), None)
+            types = types if found is None else search.inputs(found)
         return types
 
     def fresh(self, name: str, rank: int, attributes: Mapping[str, object]) -> Sequence[TensorType]:
@@ -171,9 +204,7 @@ class SchemeSearch(GeneralSearch):
         types: Mapping[str, TensorType] | None = None,
         attributes: Mapping[str, object] | None = None,
     ) -> None:
-        swapped = replace(equation, left=equation.right, right=equation.left)
-        self._programs = (Program(equation), Program(swapped))
-        super().__init__(self._programs[0], types or {}, attributes or {})
+        super().__init__(equation, types or {}, attributes or {})
         self._random = generator
         self._counter = itertools.count()
 
@@ -297,11 +328,16 @@ class GroupedSearch(SchemeSearch):
 
     def numbers(self, step: Instruction, state: State) -> Iterable[Mapping[str, Dimension]] | None:
         """One size of the channels of a convolution."""
-        types = [state.known(place) for place in step.inputs]
-        if traits(step.term.operator).product is not Product.CONVOLUTION or any(t.rank != 4 for t in types):
+        if traits(step.term.operator).product is not Product.CONVOLUTION:
             return None
-        found = channel_sizes(*types, self.sizes)
+        found = channel_sizes([state.known(place) for place in step.inputs], self.sizes)
         return found and self.arranged(found)
+
+
+@lru_cache(maxsize=256)
+def _programs(equation: Equation) -> tuple[Program, Program]:
+    """The equation, with the left or the right side first."""
+    return Program(equation), Program(replace(equation, left=equation.right, right=equation.left))
 
 
 @lru_cache(maxsize=1024)
