@@ -11,11 +11,13 @@ import random
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from superopt.errors import IllTypedError
 from superopt.generator.generalise.shared_values import SharedValues, ValueId
 from superopt.instances.sampler import kernel_symbols
 from superopt.instances.schemes import GeneralSearch, GroupedSearch, Scheme, symbolic_types
+from superopt.instances.search import State
 from superopt.ir.dimensions import Dimension
 from superopt.ir.terms import (
     Application,
@@ -52,12 +54,26 @@ _MOST_ELEMENTS = 1 << 20
 _NO_ATTRIBUTES: Attributes = {}
 
 
+@dataclass(frozen=True)
+class _General:
+    """The most general scheme, and the state before the types of the sides are made equal."""
+
+    search: GeneralSearch
+    state: State
+    scheme: Scheme
+
+    @cached_property
+    def equates_sizes(self) -> bool:
+        """Whether equal types need sizes to be equal that neither side requires to be."""
+        return len(_free(self.scheme.types)) < len(_free(self.search.apart(self.state)))
+
+
 class Sampler:
     """Random evaluation of equations, the same for the same equation."""
 
     def __init__(self) -> None:
         self._values = SharedValues()
-        self._known: dict[tuple[object, ...], tuple[Types, Scheme] | None] = {}
+        self._known: dict[tuple[object, ...], _General | None] = {}
 
     def types_in_general(
         self, equation: Equation, shapes: Shapes, attributes: Attributes = _NO_ATTRIBUTES
@@ -72,7 +88,7 @@ class Sampler:
         if compares_groups(equation):
             return False
         general = self._general(equation, shapes, attributes)
-        return general is not None and len(_free(general[1].types)) < len(_free(general[0]))
+        return general is not None and general.equates_sizes
 
     def shape_of(self, term: Term, shapes: Shapes) -> tuple[int, ...] | None:
         """The shape of a term for variables of these shapes; None where that depends on a cut, or where it is
@@ -94,22 +110,23 @@ class Sampler:
         """
         alike = compares_groups(equation)
         general = None if alike else self._general(equation, shapes, attributes)
-        if not alike and (general is None or general[1].is_empty):
+        if not alike and (general is None or general.scheme.is_empty):
             return None
         self._values.forget_much()
         sizes = _Sizes.near(equation, shapes)
         near: int | None = 0
         if general is not None:
             near = self._agreeing(
-                equation, sizes.typings(itertools.repeat(general[1], 8 + 6 * samples)), samples
+                equation, sizes.typings(itertools.repeat(general.scheme, 8 + 6 * samples)), samples
             )
         wanted = _GROUPED_SAMPLES if alike else min(samples, _GROUPED_WANTED)
         grouped: int | None = 0
-        if near is not None and (samples > 1 or not near) and convolutions(equation):
+        found = _maybe_grouped(equation)
+        if near is not None and (samples > 1 or not near) and found:
             types = symbolic_types(equation, {name: len(shape) for name, shape in shapes.items()}, attributes)
             search = GroupedSearch(equation, random.Random(0), types, attributes)
             schemes = itertools.islice(search, _SCHEMES_PER_SAMPLE * wanted)
-            typings = (each for each in sizes.typings(schemes) if _has_groups(equation, each[1]))
+            typings = (each for each in sizes.typings(schemes) if _has_groups(found, each[1]))
             grouped = self._agreeing(equation, typings, wanted)
         if near is None or grouped is None:
             return False
@@ -128,10 +145,8 @@ class Sampler:
                 break
         return found
 
-    def _general(
-        self, equation: Equation, shapes: Shapes, attributes: Attributes
-    ) -> tuple[Types, Scheme] | None:
-        """The most general types of the variables, for each side alone and for both with equal types."""
+    def _general(self, equation: Equation, shapes: Shapes, attributes: Attributes) -> _General | None:
+        """The most general typing of the equation; None when there is none."""
         ranks = tuple((name, len(shape)) for name, shape in sorted(shapes.items()))
         fixed = tuple(c for c in equation.conditions if fixed_dimension(c) is not None)
         key = (equation.left, equation.right, fixed, ranks, tuple(sorted(attributes.items())))
@@ -141,7 +156,7 @@ class Sampler:
             types = symbolic_types(equation, dict(ranks), attributes)
             search = GeneralSearch(replace(equation, conditions=fixed), types, attributes)
             found = search.general()
-            self._known[key] = found and (search.apart(found[0]), found[1])
+            self._known[key] = found and _General(search, *found)
         return self._known[key]
 
     def _agrees(self, equation: Equation, typing: Typing, sample: int) -> bool | None:
@@ -228,8 +243,23 @@ class _Sizes:
         return max(1, self.known.get(name, 0) + drawn)
 
 
-def _has_groups(equation: Equation, typing: Typing) -> bool:
-    pairs = ([typing.types[child] for child in term.inputs] for term in convolutions(equation))
+def _maybe_grouped(equation: Equation) -> tuple[Application, ...]:
+    """The convolutions of which no condition says that they have one group."""
+    ungrouped = {
+        condition.left.arguments
+        for condition in equation.conditions
+        if isinstance(condition.left, ConditionCall)
+        and (condition.left.function, condition.relation, condition.right) == ("groups", "=", 1)
+    }
+    named = (
+        (t, tuple(ConditionName(v.name) for v in t.inputs if isinstance(v, Variable)))
+        for t in convolutions(equation)
+    )
+    return tuple(term for term, names in named if names not in ungrouped)
+
+
+def _has_groups(convolutions: Iterable[Application], typing: Typing) -> bool:
+    pairs = ([typing.types[child] for child in term.inputs] for term in convolutions)
     return any(data.shape[1] != weight.shape[1] for data, weight in pairs)
 
 

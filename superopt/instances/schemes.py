@@ -60,7 +60,7 @@ class Scheme:
         named.extend(operator_symbols(operator) for operator in self.typing.operators.values())
         return frozenset[str]().union(*named)
 
-    @property
+    @cached_property
     def is_empty(self) -> bool:
         """Whether a tensor has no elements."""
         return any(size == 0 for type_ in self.typing.types.values() for size in type_.shape)
@@ -138,6 +138,9 @@ class GeneralSearch(TypingSearch):
                 if scheme is not None and not scheme.is_empty:
                     return state, scheme
                 first = first or (scheme and (state, scheme))
+            if first is None:
+                return None
+        self.program = self._programs[1]
         return first
 
     def apart(self, state: State) -> Mapping[str, TensorType]:

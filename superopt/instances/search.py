@@ -334,8 +334,11 @@ def substituted(values: Implicit, assignment: Mapping[str, Dimension]) -> Implic
 
 def solved_for_implicit(left: Dimension, right: Dimension) -> Mapping[str, Dimension] | None:
     """A symbol for what the text leaves out, so that both sizes are equal."""
-    own = (name for name in symbols_of(left) | symbols_of(right) if not name.startswith(IMPLICIT))
-    return solve(left, right, frozenset(own))
+    if left == right:
+        return {}
+    names = symbols_of(left) | symbols_of(right)
+    own = frozenset(name for name in names if not name.startswith(IMPLICIT))
+    return solve(left, right, own) if len(own) < len(names) else None
 
 
 def solved_for_any(left: Dimension, right: Dimension) -> Mapping[str, Dimension] | None:
