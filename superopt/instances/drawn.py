@@ -57,20 +57,10 @@ class _Node:
 
 
 class DrawnInstances(TypingSearch):
-    """Draws well-typed instances at which the equation's own conditions hold; the same for the same seed.
+    """Draws well-typed instances at which the equation's own conditions hold; the same for the same seed."""
 
-    ``types`` of inputs, with symbols for sizes, and values of ``attributes`` may be given.
-    """
-
-    def __init__(
-        self,
-        equation: Equation,
-        sizes: Sizes,
-        seed: int,
-        types: Mapping[str, TensorType] | None = None,
-        attributes: Mapping[str, object] | None = None,
-    ) -> None:
-        super().__init__(Program(equation), LARGEST_RANK, types, attributes)
+    def __init__(self, equation: Equation, sizes: Sizes, seed: int) -> None:
+        super().__init__(Program(equation), LARGEST_RANK)
         self._sizes = sizes
         self._random = random.Random(seed)
         windowed = [step.term for step in self.program.steps if step.term.operator in _WINDOWED]
