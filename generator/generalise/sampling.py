@@ -10,7 +10,7 @@ import itertools
 import random
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from superopt.errors import IllTypedError
@@ -41,7 +41,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 Attributes = Mapping[str, object]
 Types = Mapping[str, TensorType]
 
-_MOST_GENERAL = 1 << 14
+_MOST_SCHEMES = 1 << 14
 _STEPS = ((-2, 0, 0, 2, 4), (-1, 0, 1, 2, 3))
 _IMAGE_STEPS = ((-2, 0, 0, 2, 4), (0, 1, 3, 5, 7))
 """Differences from the sizes at which an equation was found, for one instance after the other."""
@@ -54,18 +54,48 @@ _MOST_ELEMENTS = 1 << 20
 _NO_ATTRIBUTES: Attributes = {}
 
 
-@dataclass(frozen=True)
-class _General:
-    """The most general scheme, and the state before the types of the sides are made equal."""
+@dataclass
+class _Schemes:
+    """The schemes of an equation at given ranks and attribute values, found when they are asked for."""
 
-    search: GeneralSearch
-    state: State
-    scheme: Scheme
+    equation: Equation
+    types: Types
+    attributes: Attributes
+    _drawn: list[Scheme] = field(default_factory=list[Scheme])
+
+    @cached_property
+    def general(self) -> Scheme | None:
+        """The most general one."""
+        return self._found and self._found[1]
 
     @cached_property
     def equates_sizes(self) -> bool:
         """Whether equal types need sizes to be equal that neither side requires to be."""
-        return len(_free(self.scheme.types)) < len(_free(self.search.apart(self.state)))
+        if self._found is None:
+            return False
+        state, scheme = self._found
+        return len(_free(scheme.types)) < len(_free(self._search.apart(state)))
+
+    def grouped(self, most: int) -> Iterator[Scheme]:
+        """Random ones in which convolutions may have groups, from the first one every time."""
+        for number in range(most):
+            if number == len(self._drawn):
+                self._drawn.extend(itertools.islice(self._random, 1))
+            if number == len(self._drawn):
+                return
+            yield self._drawn[number]
+
+    @cached_property
+    def _search(self) -> GeneralSearch:
+        return GeneralSearch(self.equation, self.types, self.attributes)
+
+    @cached_property
+    def _found(self) -> tuple[State, Scheme] | None:
+        return self._search.general()
+
+    @cached_property
+    def _random(self) -> Iterator[Scheme]:
+        return iter(GroupedSearch(self.equation, random.Random(0), self.types, self.attributes))
 
 
 class Sampler:
@@ -73,22 +103,19 @@ class Sampler:
 
     def __init__(self) -> None:
         self._values = SharedValues()
-        self._known: dict[tuple[object, ...], _General | None] = {}
+        self._known: dict[tuple[object, ...], _Schemes] = {}
 
     def types_in_general(
         self, equation: Equation, shapes: Shapes, attributes: Attributes = _NO_ATTRIBUTES
     ) -> bool:
         """Whether both sides have a type for variables of these ranks."""
-        return self._general(equation, shapes, attributes) is not None
+        return self._schemes(equation, shapes, attributes).general is not None
 
     def equates_sizes(
         self, equation: Equation, shapes: Shapes, attributes: Attributes = _NO_ATTRIBUTES
     ) -> bool:
         """Whether the sides have equal types only if sizes are equal that neither side requires to be."""
-        if compares_groups(equation):
-            return False
-        general = self._general(equation, shapes, attributes)
-        return general is not None and general.equates_sizes
+        return not compares_groups(equation) and self._schemes(equation, shapes, attributes).equates_sizes
 
     def shape_of(self, term: Term, shapes: Shapes) -> tuple[int, ...] | None:
         """The shape of a term for variables of these shapes; None where that depends on a cut, or where it is
@@ -109,24 +136,22 @@ class Sampler:
         ill-typed.
         """
         alike = compares_groups(equation)
-        general = None if alike else self._general(equation, shapes, attributes)
-        if not alike and (general is None or general.scheme.is_empty):
+        schemes = self._schemes(equation, shapes, attributes)
+        general = None if alike else schemes.general
+        if not alike and (general is None or general.is_empty):
             return None
         self._values.forget_much()
         sizes = _Sizes.near(equation, shapes)
         near: int | None = 0
         if general is not None:
-            near = self._agreeing(
-                equation, sizes.typings(itertools.repeat(general.scheme, 8 + 6 * samples)), samples
-            )
+            typings = sizes.typings(itertools.repeat(general, 8 + 6 * samples))
+            near = self._agreeing(equation, typings, samples)
         wanted = _GROUPED_SAMPLES if alike else min(samples, _GROUPED_WANTED)
         grouped: int | None = 0
         found = _maybe_grouped(equation)
         if near is not None and (samples > 1 or not near) and found:
-            types = symbolic_types(equation, {name: len(shape) for name, shape in shapes.items()}, attributes)
-            search = GroupedSearch(equation, random.Random(0), types, attributes)
-            schemes = itertools.islice(search, _SCHEMES_PER_SAMPLE * wanted)
-            typings = (each for each in sizes.typings(schemes) if _has_groups(found, each[1]))
+            typings = sizes.typings(schemes.grouped(_SCHEMES_PER_SAMPLE * wanted))
+            typings = (each for each in typings if _has_groups(found, each[1]))
             grouped = self._agreeing(equation, typings, wanted)
         if near is None or grouped is None:
             return False
@@ -145,18 +170,16 @@ class Sampler:
                 break
         return found
 
-    def _general(self, equation: Equation, shapes: Shapes, attributes: Attributes) -> _General | None:
-        """The most general typing of the equation; None when there is none."""
+    def _schemes(self, equation: Equation, shapes: Shapes, attributes: Attributes) -> _Schemes:
+        """Of all equations that differ only in conditions which leave sizes open."""
         ranks = tuple((name, len(shape)) for name, shape in sorted(shapes.items()))
         fixed = tuple(c for c in equation.conditions if fixed_dimension(c) is not None)
         key = (equation.left, equation.right, fixed, ranks, tuple(sorted(attributes.items())))
         if key not in self._known:
-            if len(self._known) >= _MOST_GENERAL:
+            if len(self._known) >= _MOST_SCHEMES:
                 self._known.clear()
             types = symbolic_types(equation, dict(ranks), attributes)
-            search = GeneralSearch(replace(equation, conditions=fixed), types, attributes)
-            found = search.general()
-            self._known[key] = found and _General(search, *found)
+            self._known[key] = _Schemes(replace(equation, conditions=fixed), types, attributes)
         return self._known[key]
 
     def _agrees(self, equation: Equation, typing: Typing, sample: int) -> bool | None:
