@@ -43,7 +43,7 @@ Types = Mapping[str, TensorType]
 
 _MOST_SCHEMES = 1 << 14
 _STEPS = ((-2, 0, 0, 2, 4), (-1, 0, 1, 2, 3))
-_IMAGE_STEPS = ((-2, 0, 0, 2, 4), (0, 1, 3, 5, 7))
+_IMAGE_STEPS = ((-2, 0, 0, 2, 4), (0, 1, 3, 4, 5))
 """Differences from the sizes at which an equation was found, for one instance after the other."""
 
 _CUTS = (1, 2, 3, 4)

@@ -33,7 +33,7 @@ from superopt.ops.traits import traits
 from superopt.rewriting.concrete import operator_symbols, with_numbers
 from superopt.rewriting.conditions import holds
 from superopt.rewriting.divisions import divisions_needed, variable_type
-from superopt.rewriting.typing import Typing, infer_terms
+from superopt.rewriting.typing import Typing, infer_terms, leaves_sizes_out
 
 LARGEST_RANK = 5
 _GROUPS = ((2, 1, 1), (2, 1, 2), (2, 2, 1), (3, 1, 1), (3, 1, 2), (2, 2, 2))
@@ -144,11 +144,11 @@ class GeneralSearch(TypingSearch):
         return first
 
     def apart(self, state: State) -> Mapping[str, TensorType]:
-        """Types of inputs at which each side is typed: those of the state, unless the sides may differ in
-        what the text leaves out."""
-        if not self.program.has_implicit:
-            return self.inputs(state)
+        """Types of inputs at which each side is typed: those of the state, unless the text leaves out sizes
+        on both sides, which may then differ."""
         equation, types = self.program.equation, self._types
+        if not all(any(map(leaves_sizes_out, side)) for side in (equation.left, equation.right)):
+            return self.inputs(state)
         for side in (equation.right, equation.left):
             outputs = (*side, *map(Variable, self.program.names))
             search = GeneralSearch(replace(equation, left=outputs, right=outputs), types, self._attributes)
