@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from superopt.axioms import AxiomSet
+from superopt.instances.instance import Instance
+from superopt.instances.sampler import InstanceSampler
 from superopt.ir.terms import Equation
 from superopt.verifier.certificates.cases import cases_of
 from superopt.verifier.certificates.rank_bound import largest_rank
-from superopt.verifier.instances.instance import Instance
-from superopt.verifier.instances.sampler import InstanceSampler
 from superopt.verifier.prove.solver import SolverLimits
 from superopt.verifier.refute.refutation import Effort
 from superopt.verifier.seeds import seed_of

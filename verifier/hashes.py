@@ -24,6 +24,7 @@ from superopt.verifier.definitions import Closure, Place
 
 PACKAGES = (
     "superopt.domains",
+    "superopt.instances",
     "superopt.ir",
     "superopt.ops",
     "superopt.rewriting",
@@ -34,7 +35,7 @@ PACKAGES = (
 CHECKER: tuple[Place, ...] = (
     ("superopt.ir.terms", "Equation"),
     ("superopt.verifier.certificates.certificate", "Certificate"),
-    ("superopt.verifier.instances.sampler", "InstanceSampler"),
+    ("superopt.instances.sampler", "InstanceSampler"),
     ("superopt.verifier.refute.refutation", "Effort"),
     ("superopt.verifier.refute.refutation", "refute_on"),
     ("superopt.verifier.certificates.replay", "replay"),

@@ -13,7 +13,6 @@ from superopt.ir.terms import (
     ConditionName,
     Equation,
     Variable,
-    applications,
     variables,
 )
 from superopt.ops.roles import Product
@@ -44,7 +43,7 @@ def with_groups_said(equation: Equation, shapes: Shapes, sampler: Sampler) -> Eq
     """The equation with explicit conditions for convolutions that cannot have groups: with divided channels,
     groups are ill-typed, which a proof needs as a condition.
     """
-    if not any(t.operator in DIVIDING for t in applications(*equation.left, *equation.right)):
+    if not any(t.operator in DIVIDING for t in equation.applications):
         return equation
     for (clause,) in _ungrouped(equation, shapes):
         grouped = (*equation.conditions, replace(clause, relation="!="))
@@ -72,9 +71,7 @@ def differs_at_other_ranks(
     equation: Equation, shapes: Shapes, sampler: Sampler, attributes: Attributes
 ) -> bool:
     """Whether an equation about products, of batches at least one, is false at some other ranks."""
-    products = any(
-        traits(t.operator).product is Product.MATRIX for t in applications(*equation.left, *equation.right)
-    )
+    products = any(traits(t.operator).product is Product.MATRIX for t in equation.applications)
     if not products or len(shapes) < 2:
         return False
     ranks = {len(shape) for shape in shapes.values()}

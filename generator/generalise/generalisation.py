@@ -11,6 +11,7 @@ from typing import TypeAlias, cast
 
 from superopt.generator.generalise.conditions import SAMPLES, differs_at_other_ranks, under_conditions
 from superopt.generator.generalise.sampling import Sampler, Shapes
+from superopt.instances.values import FEW_FRACTIONS, FEW_INTEGERS, FEW_VALUES
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
@@ -23,30 +24,14 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.ops import attribute_defaults, attribute_names, normalise_attribute
-from superopt.ops.activation import ACTIVATIONS
 from superopt.ops.terms import application
 from superopt.ops.traits import HALVES
 from superopt.rewriting import why_unusable
 
 Attributes: TypeAlias = "tuple[tuple[str, AttributeTerm], ...]"
 
-VALUES: Mapping[str, tuple[AttributeTerm, ...]] = {
-    "stride": ((1, 1), (2, 2), (2, 1)),
-    "padding": ("valid", "same", "same_upper", (1, 0, 2, 1)),
-    "dilation": ((1, 1), (2, 1)),
-    "kernel": ((3, 3), (1, 1), (3, 2), (5, 5)),
-    "axis": (0, 1, 2, 3),
-    "activation": ACTIVATIONS,
-    "includes_padding": (0, 1),
-    "degree": (2, 3, 4),
-}
-"""Attributes to generalise, with the values at which a generalised equation is tested."""
-
-GROUPS = (*VALUES, "")
+GROUPS = (*FEW_VALUES, "")
 """Names of groups of attributes that are opened together; the last one is that of plain numbers."""
-
-NUMBERS: tuple[AttributeTerm, ...] = (3, 5, 2)
-FRACTIONS: tuple[AttributeTerm, ...] = (Fraction(1, 2), Fraction(3, 4), Fraction(2, 7))
 
 _MOST_OCCURRENCES = 4
 _MOST_GROUPS_LEFT_OUT = 5
@@ -128,11 +113,11 @@ class Generaliser:
         for subterm in sorted(left & right, key=lambda term: (-operator_count(term), repr(term))):
             if subterm in equation.left or subterm in equation.right:
                 continue
-            name = _fresh(variables(*equation.left, *equation.right))
+            name = _fresh(equation.variables)
             shape = self._sampler.shape_of(subterm, shapes)
             candidate = map_terms(equation, partial(_replaced, old=subterm, new=Variable(name)))
             if shape is not None and _keeps_directions(equation, candidate):
-                names = variables(*candidate.left, *candidate.right)
+                names = candidate.variables
                 yield candidate, {n: shape if n == name else shapes[n] for n in names}
 
     def with_more_variables(self, equation: Equation, shapes: Shapes) -> tuple[Equation, Shapes] | None:
@@ -142,7 +127,7 @@ class Generaliser:
             here, there = _occurrences(equation.left, name), _occurrences(targets, name)
             if min(here, there) < 2 or max(here, there) > _MOST_OCCURRENCES:
                 continue
-            fresh = _fresh(variables(*equation.left, *equation.right))
+            fresh = _fresh(equation.variables)
             wider = {**shapes, fresh: shapes[name]}
             for chosen, others in itertools.product(_selections(here), _selections(there)):
                 if 0 in chosen:
@@ -244,7 +229,7 @@ class Generaliser:
 
 def _groups(full: Equation) -> list[Group]:
     found: dict[tuple[str, AttributeTerm], Group] = {}
-    for term in applications(*full.left, *full.right):
+    for term in full.applications:
         for name, value in term.attributes:
             key = _group_of(name, value)
             if key is not None and key not in found:
@@ -255,13 +240,13 @@ def _groups(full: Equation) -> list[Group]:
 def _group_of(name: str, value: AttributeTerm) -> tuple[str, AttributeTerm] | None:
     if isinstance(value, AttributeVariable):
         return None
-    if name in VALUES:
+    if name in FEW_VALUES:
         return name, value
     return ("", value) if isinstance(value, int | Fraction) else None
 
 
 def _tried(attribute: str, value: AttributeTerm) -> tuple[AttributeTerm, ...]:
-    return VALUES.get(attribute) or (NUMBERS if isinstance(value, int) else FRACTIONS)
+    return FEW_VALUES.get(attribute) or (FEW_INTEGERS if isinstance(value, int) else FEW_FRACTIONS)
 
 
 def _settings(groups: Sequence[Group]) -> Iterator[Mapping[str, object]]:
@@ -269,7 +254,7 @@ def _settings(groups: Sequence[Group]) -> Iterator[Mapping[str, object]]:
     axes = [group for group in groups if group.attribute == "axis"]
     others = [group for group in groups if group.attribute != "axis"]
     longest = max((len(group.tried) for group in others), default=1)
-    combinations = list(itertools.product(VALUES["axis"], repeat=len(axes)))
+    combinations = list(itertools.product(FEW_VALUES["axis"], repeat=len(axes)))
     for step in range(max(longest, len(combinations))):
         chosen = combinations[step % len(combinations)]
         yield {group.variable.name: value for group, value in zip(axes, chosen, strict=True)} | {
@@ -280,7 +265,7 @@ def _settings(groups: Sequence[Group]) -> Iterator[Mapping[str, object]]:
 
 def _places(full: Equation, group: Group) -> list[AttributeTerm | None]:
     """The axes along which degrees of the group divide, None for replicas."""
-    terms = applications(*full.left, *full.right)
+    terms = full.applications
     own = (t for t in terms if any(group.holds_value(t, name, value) for name, value in t.attributes))
     return list(dict.fromkeys(term.attribute("axis") for term in own))
 

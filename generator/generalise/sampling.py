@@ -1,89 +1,120 @@
-"""Random testing of equations: most general typing, then evaluation over the prime field.
+"""Random testing of equations: the most general typing at some sizes, evaluation over the prime field.
 
-Inference finds ungrouped convolutions; therefore every other sample divides the kernels' channels, to detect
+The most general typing has ungrouped convolutions; small instances with groups are drawn as well, to detect
 equations that need ungrouped convolutions.
 """
 
 from __future__ import annotations
 
+import itertools
+import random
 import zlib
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
-from superopt.errors import DimensionMismatchError, IllTypedError
+from superopt.errors import IllTypedError
 from superopt.generator.generalise.shared_values import SharedValues, ValueId
-from superopt.ir.dimensions import Dimension, as_symbol, substitute, symbol
+from superopt.instances.sampler import kernel_symbols
+from superopt.instances.schemes import GeneralSearch, GroupedSearch, Scheme, symbolic_types
+from superopt.instances.search import State
+from superopt.ir.dimensions import Dimension
 from superopt.ir.terms import (
     Application,
-    AttributeVariable,
     Condition,
     ConditionCall,
     ConditionName,
     Equation,
     Term,
     Variable,
-    applications,
     subterms,
-    variables,
 )
 from superopt.ir.types import ElementType, TensorType
-from superopt.ops import OPERATORS, operator_from_attributes
 from superopt.ops.bound import bound
 from superopt.ops.roles import Product
 from superopt.ops.sharding import is_divided
 from superopt.ops.traits import traits
-from superopt.rewriting import Typing, holds, infer_terms, type_equation
-from superopt.rewriting.concrete import with_numbers
-from superopt.rewriting.divisions import divisions_needed, variable_type
+from superopt.rewriting import Typing, infer_terms
 
 Shapes = Mapping[str, tuple[int, ...]]
 Attributes = Mapping[str, object]
 Types = Mapping[str, TensorType]
-Size = tuple[str, int]
-"""An axis of a variable."""
 
-_MOST_GENERAL = 1 << 14
-_EVEN_STEPS = (-2, 0, 0, 2, 4)
-_STEPS = (-1, 0, 1, 2, 3)
-_GROUPED_SIZES = (2, 4)
-_PATIENCE = 8
+_MOST_SCHEMES = 1 << 14
+_STEPS = ((-2, 0, 0, 2, 4), (-1, 0, 1, 2, 3))
+_IMAGE_STEPS = ((-2, 0, 0, 2, 4), (0, 1, 3, 4, 5))
+"""Differences from the sizes at which an equation was found, for one instance after the other."""
+
+_CUTS = (1, 2, 3, 4)
 _GROUPED_WANTED = 3
-_GROUPED_ATTEMPTS, _GROUPED_SAMPLES = 200, 6
+_GROUPED_SAMPLES = 6
+_SCHEMES_PER_SAMPLE = 4
+_MOST_ELEMENTS = 1 << 20
 _NO_ATTRIBUTES: Attributes = {}
 
 
-@dataclass(frozen=True, slots=True)
-class _General:
-    """The most general types of variables: for each side alone, and for both with equal types."""
+@dataclass
+class _Schemes:
+    """The schemes of an equation at given ranks and attribute values, found when they are asked for."""
 
-    apart: Types
-    together: Types | None
-    typing: Typing | None
+    equation: Equation
+    types: Types
+    attributes: Attributes
+    _drawn: list[Scheme] = field(default_factory=list[Scheme])
+
+    @cached_property
+    def general(self) -> Scheme | None:
+        """The most general one."""
+        return self._found and self._found[1]
+
+    @cached_property
+    def equates_sizes(self) -> bool:
+        """Whether equal types need sizes to be equal that neither side requires to be."""
+        if self._found is None:
+            return False
+        state, scheme = self._found
+        return len(_free(scheme.types)) < len(_free(self._search.apart(state)))
+
+    def grouped(self, most: int) -> Iterator[Scheme]:
+        """Random ones in which convolutions may have groups, from the first one every time."""
+        for number in range(most):
+            if number == len(self._drawn):
+                self._drawn.extend(itertools.islice(self._random, 1))
+            if number == len(self._drawn):
+                return
+            yield self._drawn[number]
+
+    @cached_property
+    def _search(self) -> GeneralSearch:
+        return GeneralSearch(self.equation, self.types, self.attributes)
+
+    @cached_property
+    def _found(self) -> tuple[State, Scheme] | None:
+        return self._search.general()
+
+    @cached_property
+    def _random(self) -> Iterator[Scheme]:
+        return iter(GroupedSearch(self.equation, random.Random(0), self.types, self.attributes))
 
 
 class Sampler:
-    """Random evaluation of equations, seeded by the text of each equation."""
+    """Random evaluation of equations, the same for the same equation."""
 
     def __init__(self) -> None:
         self._values = SharedValues()
-        self._known: dict[tuple[object, ...], _General] = {}
+        self._known: dict[tuple[object, ...], _Schemes] = {}
 
     def types_in_general(
         self, equation: Equation, shapes: Shapes, attributes: Attributes = _NO_ATTRIBUTES
     ) -> bool:
         """Whether both sides have a type for variables of these ranks."""
-        return self._general(equation, shapes, attributes).together is not None
+        return self._schemes(equation, shapes, attributes).general is not None
 
     def equates_sizes(
         self, equation: Equation, shapes: Shapes, attributes: Attributes = _NO_ATTRIBUTES
     ) -> bool:
         """Whether the sides have equal types only if sizes are equal that neither side requires to be."""
-        if compares_groups(equation):
-            return False
-        general = self._general(equation, shapes, attributes)
-        return general.together is not None and len(_free(general.together)) < len(_free(general.apart))
+        return not compares_groups(equation) and self._schemes(equation, shapes, attributes).equates_sizes
 
     def shape_of(self, term: Term, shapes: Shapes) -> tuple[int, ...] | None:
         """The shape of a term for variables of these shapes; None where that depends on a cut, or where it is
@@ -103,134 +134,74 @@ class Sampler:
         """Whether both sides agree at ``samples`` random shapes near the given ones; None if all are
         ill-typed.
         """
-        if compares_groups(equation):
-            return self._holds_in_groups(equation, shapes, attributes)
-        general = self._general(equation, shapes, attributes)
-        types = general.together
-        if types is None:
+        alike = compares_groups(equation)
+        schemes = self._schemes(equation, shapes, attributes)
+        general = None if alike else schemes.general
+        if not alike and (general is None or general.is_empty):
             return None
         self._values.forget_much()
-        known = {f"{name}.{axis}": size for name, shape in shapes.items() for axis, size in enumerate(shape)}
-        free = sorted(_free(types))
-        kernels = kernel_variables(equation)
-        channels = {
-            s for t in types.values() if kernels and t.rank == 4 for d in t.shape[:2] for s in _symbols(d)
-        }
-        found, tested = False, 0
-        wanted = min(samples, _GROUPED_WANTED) if kernels and samples > 1 else 0
-        for attempt in range(8 + 6 * samples):
-            grouped = bool(kernels) and attempt % 2 == 1
-            steps = _STEPS if attempt & 2 else _EVEN_STEPS
-            sizes = {
-                name: _drawn(_GROUPED_SIZES, name, attempt)
-                if grouped and name in channels
-                else max(1, known.get(name, 3) + _drawn(steps, name, attempt))
-                for name in free
-            }
-            concrete = {name: type_.substitute(sizes) for name, type_ in types.items()}
-            if grouped:
-                everything = _drawn((True, True, True, False), "", attempt)
-                chosen = [n for n in kernels if everything or _drawn((True, False), n, attempt)]
-                concrete = {n: _divided(t) if n in chosen else t for n, t in concrete.items()}
-            typing = None if grouped else general.typing
-            agrees = self._agrees(equation, concrete, attributes, attempt, typing, sizes)
+        sizes = _Sizes.near(equation, shapes)
+        near: int | None = 0
+        if general is not None:
+            typings = sizes.typings(itertools.repeat(general, 8 + 6 * samples))
+            near = self._agreeing(equation, typings, samples)
+        wanted = _GROUPED_SAMPLES if alike else min(samples, _GROUPED_WANTED)
+        grouped: int | None = 0
+        found = _maybe_grouped(equation)
+        if near is not None and (samples > 1 or not near) and found:
+            typings = sizes.typings(schemes.grouped(_SCHEMES_PER_SAMPLE * wanted))
+            typings = (each for each in typings if _has_groups(found, each[1]))
+            grouped = self._agreeing(equation, typings, wanted)
+        if near is None or grouped is None:
+            return False
+        return bool(near + grouped) or None
+
+    def _agreeing(self, equation: Equation, typings: Iterable[tuple[int, Typing]], wanted: int) -> int | None:
+        """The number of typings, at most as many as wanted, at which the sides agree; None if they differ at
+        one."""
+        found = 0
+        for sample, typing in typings:
+            agrees = self._agrees(equation, typing, sample)
             if agrees is False:
-                return False
-            tested += agrees is True and not grouped
-            wanted -= agrees is True and grouped
-            found = found or agrees is True
-            if tested >= samples and (wanted <= 0 or attempt >= _PATIENCE):
+                return None
+            found += agrees is True
+            if found == wanted:
                 break
-        return True if found else None
+        return found
 
-    def _holds_in_groups(self, equation: Equation, shapes: Shapes, attributes: Attributes) -> bool | None:
-        """``holds`` at types drawn at random: unification does not find groups."""
-        kernels = kernel_variables(equation)
-        agreed = 0
-        for attempt in range(_GROUPED_ATTEMPTS):
-            drawn = {
-                name: (_drawn((1, 2, 4), name, attempt), _drawn((1, 2), f"{name}.1", attempt), *shape[2:])
-                if name in kernels
-                else (
-                    _drawn((1, 2), "batch", attempt),
-                    _drawn((1, 2, 4), name, attempt),
-                    *(size + _drawn(_STEPS, f"{axis}", attempt) for axis, size in enumerate(shape[2:])),
-                )
-                for name, shape in shapes.items()
-                if len(shape) == 4
-            }
-            types = {name: TensorType(ElementType.FLOAT, drawn.get(name, s)) for name, s in shapes.items()}
-            agrees = self._agrees(equation, types, attributes, attempt, None, {})
-            if agrees is False:
-                return False
-            agreed += agrees is True
-            if agreed == _GROUPED_SAMPLES:
-                break
-        return True if agreed else None
-
-    def _general(self, equation: Equation, shapes: Shapes, attributes: Attributes) -> _General:
-        """The most general types of the variables; each side is typed first, where it can be.
-
-        Unification cannot solve rounded divisions, but the other side may imply equal sizes.
-        """
+    def _schemes(self, equation: Equation, shapes: Shapes, attributes: Attributes) -> _Schemes:
+        """Of all equations that differ only in conditions which leave sizes open."""
         ranks = tuple((name, len(shape)) for name, shape in sorted(shapes.items()))
         fixed = tuple(c for c in equation.conditions if fixed_dimension(c) is not None)
         key = (equation.left, equation.right, fixed, ranks, tuple(sorted(attributes.items())))
-        known = self._known.get(key)
-        if known is None:
-            if len(self._known) >= _MOST_GENERAL:
+        if key not in self._known:
+            if len(self._known) >= _MOST_SCHEMES:
                 self._known.clear()
-            apart, sides = _typed_apart(equation, shapes, attributes)
-            together, typing = None, None
-            with suppress(IllTypedError):
-                if sides:
-                    typing = type_equation(equation, apart, attributes)
-                    together = _unified(apart, typing)
-            known = self._known[key] = _General(apart, together, typing)
-        return known
+            types = symbolic_types(equation, dict(ranks), attributes)
+            self._known[key] = _Schemes(replace(equation, conditions=fixed), types, attributes)
+        return self._known[key]
 
-    def _agrees(
-        self,
-        equation: Equation,
-        types: Types,
-        attributes: Attributes,
-        sample: int,
-        general: Typing | None,
-        sizes: Mapping[str, Dimension],
-    ) -> bool | None:
-        if not all(type_.is_sized for type_ in types.values()):
-            return None
-        if not all(holds(condition, types, attributes) for condition in equation.conditions):
-            return None
-        terms = (*equation.left, *equation.right)
-        outputs = len(equation.left)
+    def _agrees(self, equation: Equation, typing: Typing, sample: int) -> bool | None:
         sides = list(zip(equation.left, equation.right, strict=True))
+        if any(typing.types[a] != typing.types[b] for a, b in sides):
+            return False
         try:
-            if general is None:
-                apart = infer_terms(terms, types, attributes)
-                found = [apart.types[term] for term in terms]
-                if not apart.unresolved and found[:outputs] != found[outputs:]:
-                    return False
-                general = type_equation(equation, types, attributes)
-            typing = _resolved(general, types, sizes, sample)
-            if any(typing.types[a] != typing.types[b] for a, b in sides):
-                return False
             values = None
             while values is None:
-                values = self._evaluated(terms, types, typing, sample)
+                values = self._evaluated(equation.terms, typing, sample)
         except IllTypedError:
             return None
         return all(self._values.equal(values[a], values[b]) for a, b in sides)
 
     def _evaluated(
-        self, terms: Sequence[Term], types: Types, typing: Typing, sample: int
+        self, terms: tuple[Term, ...], typing: Typing, sample: int
     ) -> Mapping[Term, ValueId] | None:
         """The values of all subterms; None where variables have to carry more than was known."""
         carried = self._values.carried(typing.operators.values())
         values: dict[Term, ValueId] = {}
         for term in subterms(*terms):
             if isinstance(term, Variable):
-                shape = tuple(d for d in types[term.name].array_shape if isinstance(d, int))
+                shape = tuple(d for d in typing.types[term].array_shape if isinstance(d, int))
                 values[term] = self._values.variable(term.name, shape, sample, carried)
                 continue
             inputs = tuple([values[child] for child in term.inputs])
@@ -252,15 +223,8 @@ def compares_groups(equation: Equation) -> bool:
 
 def convolutions(equation: Equation) -> tuple[Application, ...]:
     """The convolutions on both sides."""
-    terms = applications(*equation.left, *equation.right)
+    terms = equation.applications
     return tuple(term for term in terms if traits(term.operator).product is Product.CONVOLUTION)
-
-
-def kernel_variables(equation: Equation) -> tuple[str, ...]:
-    """Variables from which kernels are made, and no data of a convolution."""
-    found = convolutions(equation)
-    data = set(variables(*(term.inputs[0] for term in found)))
-    return tuple(name for name in variables(*(term.inputs[1] for term in found)) if name not in data)
 
 
 def fixed_dimension(condition: Condition) -> tuple[str, int, int] | None:
@@ -272,117 +236,54 @@ def fixed_dimension(condition: Condition) -> tuple[str, int, int] | None:
             return None
 
 
-def _symbolic(equation: Equation, shapes: Shapes, attributes: Attributes) -> dict[str, TensorType]:
-    fixed = {(f[0], f[1]): f[2] for c in equation.conditions if (f := fixed_dimension(c)) is not None}
-    equal = _equal_sizes(equation, shapes, attributes)
-    needed = divisions_needed(equation, {name: len(shape) for name, shape in shapes.items()}, attributes)
-    return {
-        name: variable_type(
-            name,
-            [
-                fixed.get((name, axis), symbol("{}.{}".format(*_first(equal, (name, axis)))))
-                for axis in range(len(shape))
-            ],
-            needed,
-        )
-        for name, shape in shapes.items()
+@dataclass(frozen=True)
+class _Sizes:
+    """Random sizes for an equation near the shapes at which it was found, by number."""
+
+    equation: Equation
+    known: Mapping[str, int]
+    kernels: frozenset[str]
+
+    @classmethod
+    def near(cls, equation: Equation, shapes: Shapes) -> _Sizes:
+        """Those of these shapes."""
+        known = {f"{name}.{axis}": size for name, shape in shapes.items() for axis, size in enumerate(shape)}
+        return cls(equation, known, frozenset(kernel_symbols(equation.applications)))
+
+    def typings(self, schemes: Iterable[Scheme]) -> Iterator[tuple[int, Typing]]:
+        """Each scheme at the sizes of its number, where they fit."""
+        for number, scheme in enumerate(schemes):
+            sizes = {name: self._drawn(name, number) for name in scheme.symbols}
+            instance = scheme.sized(self.equation, sizes, _MOST_ELEMENTS)
+            if instance is not None:
+                yield number, instance.typing
+
+    def _drawn(self, name: str, number: int) -> Dimension:
+        is_image = name.endswith((".2", ".3")) and name not in self.kernels
+        steps = (_IMAGE_STEPS if is_image else _STEPS)[number % 2] if name in self.known else _CUTS
+        drawn = steps[zlib.crc32(f"{name} {number}".encode()) % len(steps)]
+        return max(1, self.known.get(name, 0) + drawn)
+
+
+def _maybe_grouped(equation: Equation) -> tuple[Application, ...]:
+    """The convolutions of which no condition says that they have one group."""
+    ungrouped = {
+        condition.left.arguments
+        for condition in equation.conditions
+        if isinstance(condition.left, ConditionCall)
+        and (condition.left.function, condition.relation, condition.right) == ("groups", "=", 1)
     }
+    named = (
+        (t, tuple(ConditionName(v.name) for v in t.inputs if isinstance(v, Variable)))
+        for t in convolutions(equation)
+    )
+    return tuple(term for term, names in named if names not in ungrouped)
 
 
-def _equal_sizes(equation: Equation, shapes: Shapes, attributes: Attributes) -> dict[Size, Size]:
-    """Sizes of variables that operators on variables ask to be equal: unification need not find them."""
-    equal: dict[Size, Size] = {}
-    if equation.conditions:
-        return equal
-    for term in applications(*equation.left, *equation.right):
-        names = [child.name for child in term.inputs if isinstance(child, Variable)]
-        if len(names) != len(term.inputs) or len(names) < 2 or OPERATORS[term.operator].implicit:
-            continue
-        given = tuple(
-            (name, attributes[value.name] if isinstance(value, AttributeVariable) else value)
-            for name, value in term.attributes
-        )
-        ranks = tuple(len(shapes[name]) for name in names)
-        for (i, j), (k, m) in _asked_to_be_equal(term.operator, given, ranks):
-            one, other = _first(equal, (names[i], j)), _first(equal, (names[k], m))
-            if one != other:
-                equal[max(one, other)] = min(one, other)
-    return equal
-
-
-def _first(equal: Mapping[Size, Size], size: Size) -> Size:
-    while size in equal:
-        size = equal[size]
-    return size
-
-
-@lru_cache(maxsize=1024)
-def _asked_to_be_equal(
-    name: str, attributes: tuple[tuple[str, object], ...], ranks: tuple[int, ...]
-) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
-    """Pairs of (input, axis) that the operator says are of one size, at least."""
-    places = {f"{i}.{j}": (i, j) for i, rank in enumerate(ranks) for j in range(rank)}
-    sizes: dict[str, Dimension] = {place: symbol(place) for place in places}
-    found: list[tuple[tuple[int, int], tuple[int, int]]] = []
-    while True:
-        types = [
-            TensorType(ElementType.FLOAT, tuple(sizes[f"{i}.{j}"] for j in range(rank)))
-            for i, rank in enumerate(ranks)
-        ]
-        try:
-            operator_from_attributes(name, dict(attributes)).infer(*types)
-        except DimensionMismatchError as mismatch:
-            one, other = as_symbol(mismatch.left), as_symbol(mismatch.right)
-            if one is not None and other is not None and one != other:
-                found.append((places[one], places[other]))
-                sizes = {p: substitute(size, {other: symbol(one)}) for p, size in sizes.items()}
-                continue
-        except IllTypedError:
-            pass
-        return tuple(found)
-
-
-def _typed_apart(equation: Equation, shapes: Shapes, attributes: Attributes) -> tuple[Types, int]:
-    """The most general types at which each side is typed, whether or not they then have the same type; and
-    how many sides are typed."""
-    types: Types = _symbolic(equation, shapes, attributes)
-    typed = 0
-    for side in (equation.right, equation.left):
-        try:
-            types = _unified(types, infer_terms(side, types, attributes))
-            typed += 1
-        except IllTypedError:
-            continue
-    return types, typed
+def _has_groups(convolutions: Iterable[Application], typing: Typing) -> bool:
+    pairs = ([typing.types[child] for child in term.inputs] for term in convolutions)
+    return any(data.shape[1] != weight.shape[1] for data, weight in pairs)
 
 
 def _free(types: Types) -> frozenset[str]:
     return frozenset[str]().union(*(type_.symbols for type_ in types.values()))
-
-
-def _unified(types: Types, typing: Typing) -> Types:
-    return {name: type_.substitute(typing.assignment) for name, type_ in types.items()}
-
-
-def _symbols(dimension: Dimension) -> frozenset[str]:
-    return frozenset() if isinstance(dimension, int) else dimension.symbols
-
-
-def _divided(type_: TensorType) -> TensorType:
-    """A kernel for two groups."""
-    if type_.rank != 4:
-        return type_
-    outputs, channels, *rest = type_.shape
-    return replace(type_, shape=(outputs, channels // 2, *rest))
-
-
-def _drawn(choices: tuple[int, ...], name: str, sample: int) -> int:
-    return choices[zlib.crc32(f"{name} {sample}".encode()) % len(choices)]
-
-
-def _resolved(general: Typing, types: Types, sizes: Mapping[str, Dimension], sample: int) -> Typing:
-    """The typing at these sizes, those that nothing determines drawn; IllTypedError if they do not fit."""
-    drawn: dict[str, Dimension] = {
-        name: 1 + _drawn((0, 1, 2, 3), name, sample) for name in sorted(general.unresolved)
-    }
-    return with_numbers(general, tuple(general.operators), types, {**drawn, **sizes})

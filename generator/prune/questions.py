@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from superopt.generator.generalise.generalisation import FRACTIONS, VALUES, map_terms
+from superopt.generator.generalise.generalisation import map_terms
 from superopt.generator.generalise.generic_sizes import generic_typing
 from superopt.generator.generalise.sampling import Shapes
+from superopt.instances.values import FEW_FRACTIONS, FEW_VALUES
 from superopt.ir.terms import AttributeVariable, Direction, Equation, Variable
 from superopt.ops.terms import instantiate
 from superopt.rewriting.derivability import Question
@@ -33,9 +34,9 @@ def settings(general: Equation, direction: Direction) -> Iterator[Equation]:
     terms = {name: Variable(name) for name in general.variables}
     for step in range(_SETTINGS if names else 0):
         values = {
-            variable: VALUES[name][step % len(VALUES[name])]
-            if name in VALUES
-            else FRACTIONS[(step + place) % len(FRACTIONS)]
+            variable: FEW_VALUES[name][step % len(FEW_VALUES[name])]
+            if name in FEW_VALUES
+            else FEW_FRACTIONS[(step + place) % len(FEW_FRACTIONS)]
             for place, (variable, name) in enumerate(sorted(names.items()))
         }
         closed = map_terms(general, partial(instantiate, terms=terms, attributes=values))

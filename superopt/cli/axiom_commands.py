@@ -14,6 +14,7 @@ from superopt.cli.output import JsonOption, NoDatabaseOption, Output
 from superopt.cli.progress import estimated
 from superopt.equations import format_equation
 from superopt.errors import InvalidOptionError
+from superopt.instances.values import Bound
 from superopt.ir import Equation
 from superopt.verifier.axiom_checks.validation import (
     NOTHING_EVALUATED,
@@ -23,7 +24,6 @@ from superopt.verifier.axiom_checks.validation import (
     validate_axioms,
 )
 from superopt.verifier.content_cache import ContentCache, user_cache
-from superopt.verifier.instances.values import Bound
 
 NO = 1
 

@@ -8,11 +8,11 @@ import pytest
 from superopt.axioms import load_axioms
 from superopt.axioms.loader import axioms_from_text
 from superopt.equations import format_equation, parse_equation
+from superopt.instances.values import Bound
 from superopt.ir.terms import Direction
 from superopt.ir.types import ElementType, TensorType
 from superopt.verifier.axiom_checks.definedness import check_definedness, partial_inputs
 from superopt.verifier.axiom_checks.validation import Thoroughness, validate_axiom
-from superopt.verifier.instances.values import Bound
 
 BOTH, FORWARDS, BACKWARDS = (True, True), (True, False), (False, True)
 

@@ -13,6 +13,7 @@ import pytest
 from superopt.axioms import load_axioms
 from superopt.cli.main import run
 from superopt.equations import parse_equation
+from superopt.instances.values import Bound
 from superopt.ir.terms import Equation
 from superopt.verifier.axiom_checks.exhaustive.identity import IdentityTest
 from superopt.verifier.axiom_checks.validation import (
@@ -22,7 +23,6 @@ from superopt.verifier.axiom_checks.validation import (
     validate_axioms,
 )
 from superopt.verifier.content_cache import ContentCache
-from superopt.verifier.instances.values import Bound
 from superopt.verifier.refute.refutation import Effort
 
 SMALL = Thoroughness(Bound(2, 3), symbolic=0, sampled=None)

@@ -11,6 +11,8 @@ import pytest
 from superopt.axioms import load_axioms
 from superopt.equations import parse_equation
 from superopt.errors import IllTypedError, SuperoptError
+from superopt.instances.instance import Instance
+from superopt.instances.sampler import InstanceSampler
 from superopt.ir.dimensions import Dimension, SymbolicDimension, substitute, symbols_of
 from superopt.ir.terms import Equation
 from superopt.ir.types import ShardedType, TensorType
@@ -22,8 +24,6 @@ from superopt.rewriting.typing import infer_terms
 from superopt.verifier.certificates.attribute_cases import attribute_cases
 from superopt.verifier.certificates.cases import UndecidedCasesError, cases_of
 from superopt.verifier.certificates.rank_bound import largest_rank
-from superopt.verifier.instances.instance import Instance
-from superopt.verifier.instances.sampler import InstanceSampler
 
 RULES = """
 relu(x) => tanh(x)

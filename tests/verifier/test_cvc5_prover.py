@@ -6,11 +6,11 @@ import pytest
 
 from superopt.axioms import axioms_from_text, load_axioms
 from superopt.equations import format_equation, parse_equation
+from superopt.instances.sampler import InstanceSampler
 from superopt.ir.terms import Application, AttributeVariable, Equation, Variable
 from superopt.verifier import Status, verify
 from superopt.verifier.certificates.certificate import Grade
 from superopt.verifier.certificates.replay import replay
-from superopt.verifier.instances.sampler import InstanceSampler
 from superopt.verifier.prove.chain import instantiated
 from superopt.verifier.prove.cvc5_prover import Search, ask, confirms, prover_version
 from superopt.verifier.prove.explanation import explain

@@ -15,12 +15,12 @@ import pytest
 
 from superopt.axioms import load_axioms
 from superopt.equations import parse_equation
+from superopt.instances.instance import Instance
+from superopt.instances.sampler import InstanceSampler
 from superopt.ir.terms import Equation, Term, Variable
 from superopt.ir.types import ShardedType
 from superopt.ops.base import attributes_of
 from superopt.rewriting.divisions import DIVIDING
-from superopt.verifier.instances.instance import Instance
-from superopt.verifier.instances.sampler import InstanceSampler
 from tests.verifier.brute.basics import IllTyped
 from tests.verifier.brute.divided import Shards, applied, sharded
 

@@ -6,11 +6,11 @@ import pytest
 
 from superopt.axioms import AxiomSet, axioms_from_text, load_axioms
 from superopt.equations import format_equation, parse_equation
+from superopt.instances.instance import Instance
+from superopt.instances.sampler import InstanceSampler
 from superopt.ir.types import ElementType, TensorType
 from superopt.rewriting.typing import type_equation
 from superopt.verifier import Status, verify
-from superopt.verifier.instances.instance import Instance
-from superopt.verifier.instances.sampler import InstanceSampler
 from superopt.verifier.prove.chain import ChainChecker, instantiated
 from superopt.verifier.prove.congruence import Congruence
 from superopt.verifier.prove.proof_search import Proof, prove

@@ -10,12 +10,12 @@ import pytest
 
 from superopt.axioms import axioms_from_text, load_axioms
 from superopt.equations import parse_equation, parse_term
+from superopt.instances.instance import Instance
 from superopt.ir.dimensions import Dimension
 from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Equation, Term, Variable
 from superopt.rewriting.typing import infer_terms, type_equation
 from superopt.verifier.certificates.certificate import Certificate, Link
 from superopt.verifier.certificates.replay import replay, replay_in
-from superopt.verifier.instances.instance import Instance
 from superopt.verifier.prove.explanation import explain
 from superopt.verifier.prove.proof_search import prove
 from superopt.verifier.prove.solver import AxiomInstance

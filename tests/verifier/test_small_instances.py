@@ -9,11 +9,11 @@ import pytest
 
 from superopt.domains import PrimeFieldDomain
 from superopt.equations import parse_equation
+from superopt.instances.drawn import DrawnInstances
+from superopt.instances.instance import Instance
 from superopt.ir.terms import Equation
 from superopt.rewriting.conditions import holds
 from superopt.rewriting.evaluation import evaluate_terms
-from superopt.verifier.instances.drawn import DrawnInstances
-from superopt.verifier.instances.instance import Instance
 from superopt.verifier.refute.refutation import SIZES
 from tests.verifier.rules import RIGHT
 

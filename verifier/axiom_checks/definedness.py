@@ -17,15 +17,15 @@ import numpy as np
 
 from superopt.domains import Array, PartialArray, PartialDomain
 from superopt.errors import IllTypedError
+from superopt.instances.drawn import DrawnInstances
+from superopt.instances.instance import Instance
+from superopt.instances.program import Case, Program
+from superopt.instances.sampler import InstanceSampler
+from superopt.instances.values import PartialBound
 from superopt.ir.terms import Direction, Equation
 from superopt.ir.types import TensorType
 from superopt.rewriting.evaluation import evaluate_terms
 from superopt.verifier.axiom_checks.exhaustive.images import all_cases
-from superopt.verifier.instances.drawn import DrawnInstances
-from superopt.verifier.instances.instance import Instance
-from superopt.verifier.instances.program import Case, Program
-from superopt.verifier.instances.sampler import InstanceSampler
-from superopt.verifier.instances.values import PartialBound
 from superopt.verifier.refinement import Difference, awkward_inputs, first_difference
 from superopt.verifier.refute.refutation import SIZES
 from superopt.verifier.seeds import seed_of

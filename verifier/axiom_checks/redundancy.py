@@ -21,13 +21,13 @@ from functools import partial
 from typing import cast
 
 from superopt.axioms import AxiomSet
+from superopt.instances.sampler import InstanceSampler
 from superopt.ir.terms import Direction, Equation
 from superopt.verifier.axiom_checks.budgeted import Progress, Task, answers, hashes_of_code
 from superopt.verifier.certificates.certificate import Certificate, format_certificate
 from superopt.verifier.certificates.definedness import keeps_for_partial
 from superopt.verifier.certificates.replay import replay
 from superopt.verifier.content_cache import ContentCache
-from superopt.verifier.instances.sampler import InstanceSampler
 from superopt.verifier.prove.explanation import explain
 from superopt.verifier.prove.proof_search import Proof, prove
 from superopt.verifier.prove.solver import SolverLimits

@@ -24,6 +24,7 @@ from typing import cast
 
 from superopt.equations import format_equation
 from superopt.errors import SuperoptError
+from superopt.instances.values import Bound
 from superopt.ir.terms import Equation
 from superopt.ops.base import OPERATORS, Operator
 from superopt.verifier.axiom_checks.definedness import check_definedness
@@ -31,7 +32,6 @@ from superopt.verifier.axiom_checks.exhaustive.identity import IdentityTest
 from superopt.verifier.axiom_checks.exhaustive.representatives import Representatives
 from superopt.verifier.content_cache import ContentCache, content_key
 from superopt.verifier.hashes import code_lines, operators_hash, operators_in, verifier_hash
-from superopt.verifier.instances.values import Bound
 from superopt.verifier.pool import Allowance, judge_all
 from superopt.verifier.refute.refutation import Effort, refute
 from superopt.verifier.refute.validation import DIFFERENT, check_symbolically
@@ -295,7 +295,7 @@ def _depends(axiom: Equation) -> tuple[str, ...]:
 def _code() -> str:
     """The sources of what enumerates and tests cases."""
     texts: list[str] = []
-    for package in ("superopt.verifier.axiom_checks.exhaustive", "superopt.verifier.instances"):
+    for package in ("superopt.verifier.axiom_checks.exhaustive", "superopt.instances"):
         entries = sorted(resources.files(package).iterdir(), key=lambda entry: entry.name)
         texts.extend(entry.read_text("utf-8") for entry in entries if entry.name.endswith(".py"))
     texts.append(resources.files("superopt.rewriting").joinpath("conditions.py").read_text("utf-8"))

@@ -15,11 +15,11 @@ from fractions import Fraction
 from math import gcd, prod
 
 from superopt.errors import IllTypedError
+from superopt.instances.values import ATTRIBUTE_VALUES, NUMERIC
 from superopt.ir.dimensions import symbol
 from superopt.ir.terms import AttributeVariable, Condition, ConditionCall, Equation, applications
 from superopt.ops.attributes import PADDING_WORDS, PAIRS
 from superopt.rewriting.conditions import holds, names_in
-from superopt.verifier.instances.values import ATTRIBUTE_VALUES, NUMERIC
 
 _NUMBERS = (Fraction(1, 2), 2, -1, Fraction(-1, 2), 3, 0, 1)
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from superopt.errors import DimensionMismatchError, IllTypedError
+from superopt.instances.instance import Instance
 from superopt.ir.dimensions import Dimension, substitute, symbol
 from superopt.ir.terms import (
     Application,
@@ -43,7 +44,6 @@ from superopt.verifier.certificates.size_equations import (
     numbered,
     solutions,
 )
-from superopt.verifier.instances.instance import Instance
 
 MOST_CASES = 10_000
 MOST_STEPS = 80_000

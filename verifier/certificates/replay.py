@@ -15,6 +15,7 @@ from typing import cast
 
 from superopt.equations import format_condition
 from superopt.errors import IllTypedError, SuperoptError
+from superopt.instances.instance import Instance, assumed
 from superopt.ir.dimensions import Dimension, symbol
 from superopt.ir.terms import (
     Application,
@@ -34,7 +35,6 @@ from superopt.verifier.certificates.certificate import Certificate, Link
 from superopt.verifier.certificates.chain_text import fill, require, require_text, sides_of, value_of
 from superopt.verifier.certificates.positivity import PositiveSizes
 from superopt.verifier.certificates.rank_bound import largest_rank
-from superopt.verifier.instances.instance import Instance, assumed
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,8 @@ import numpy as np
 
 from superopt.axioms import AxiomSet
 from superopt.errors import SuperoptError
+from superopt.instances.channels import Sizes
+from superopt.instances.drawn import DrawnInstance, DrawnInstances
 from superopt.ir.terms import (
     AttributeTerm,
     AttributeVariable,
@@ -30,7 +32,6 @@ from superopt.ops.terms import application
 from superopt.rewriting.conditions import names_in
 from superopt.verifier.conditions.atoms import Atom, Place, atoms, truth_of
 from superopt.verifier.conditions.covers import simplest_cover, widest_conjunctions
-from superopt.verifier.instances.drawn import DrawnInstance, DrawnInstances, Sizes
 from superopt.verifier.pool import Allowance, Progress, judge_as_they_come
 from superopt.verifier.prove.proof_search import PATIENT
 from superopt.verifier.refute.agreement import sides_agree

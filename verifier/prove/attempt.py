@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from superopt.axioms import cuts
+from superopt.instances.instance import Instance
 from superopt.ir.terms import Equation
 from superopt.verifier.certificates.certificate import Certificate
 from superopt.verifier.certificates.replay import Failure, first_failure
 from superopt.verifier.goal import Goal
 from superopt.verifier.hashes import operators_in
-from superopt.verifier.instances.instance import Instance
 from superopt.verifier.prove.chain import ChainChecker
 from superopt.verifier.prove.explanation import explain
 from superopt.verifier.prove.proof_search import QUICK, Proof, prove

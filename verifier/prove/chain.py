@@ -19,6 +19,7 @@ import numpy as np
 
 from superopt.domains import PrimeFieldDomain
 from superopt.errors import IllTypedError
+from superopt.instances.instance import Instance, assumed
 from superopt.ir.dimensions import is_positive
 from superopt.ir.terms import (
     Application,
@@ -37,7 +38,6 @@ from superopt.rewriting.evaluation import evaluate_terms
 from superopt.rewriting.typing import Typing, infer_terms
 from superopt.verifier.certificates.attribute_cases import represented_variables
 from superopt.verifier.certificates.declared_conditions import is_stated
-from superopt.verifier.instances.instance import Instance, assumed
 from superopt.verifier.prove.congruence import Congruence
 from superopt.verifier.prove.solver import AxiomInstance
 from superopt.verifier.seeds import seed_of

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import z3
 
+from superopt.instances.instance import Instance
 from superopt.ir.terms import Equation
 from superopt.verifier.certificates.definedness import why_undefined
-from superopt.verifier.instances.instance import Instance
 from superopt.verifier.prove import cvc5_prover, solver
 from superopt.verifier.prove.chain import ChainChecker, instances_of
 from superopt.verifier.prove.explanation import explain

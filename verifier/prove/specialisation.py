@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import cast
 
+from superopt.instances.instance import Instance
 from superopt.ir.terms import (
     AttributeTerm,
     AttributeVariable,
@@ -26,7 +27,6 @@ from superopt.ir.terms import (
 from superopt.ops.terms import application
 from superopt.rewriting.conditions import computed, is_computation
 from superopt.verifier.certificates.certificate import Certificate
-from superopt.verifier.instances.instance import Instance
 from superopt.verifier.prove.solver import AxiomInstance
 
 _MOST_VALUES = 24

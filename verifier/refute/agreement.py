@@ -8,13 +8,13 @@ import numpy as np
 
 from superopt.domains import FieldArray, PrimeFieldDomain
 from superopt.errors import IllTypedError
+from superopt.instances.drawn import DrawnInstance
 from superopt.ir.terms import Equation
 from superopt.ir.types import TensorType
 from superopt.ops.base import OPERATORS
 from superopt.rewriting.evaluation import evaluate_terms
 from superopt.rewriting.typing import Typing
 from superopt.verifier.certificates.definedness import is_total
-from superopt.verifier.instances.drawn import DrawnInstance
 from superopt.verifier.refinement import awkward_inputs, difference_between
 
 _INPUTS = 2

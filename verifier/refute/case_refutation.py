@@ -13,12 +13,12 @@ from typing import cast
 import numpy as np
 
 from superopt.errors import IllTypedError, InvalidEquationError
+from superopt.instances.instance import Instance
 from superopt.ir.dimensions import Dimension
 from superopt.ir.terms import Application, Equation, Variable
 from superopt.ops.attributes import substituted
 from superopt.rewriting.concrete import operator_symbols, require_sizes, with_numbers
 from superopt.rewriting.conditions import holds
-from superopt.verifier.instances.instance import Instance
 from superopt.verifier.refute.refutation import difference_in
 
 _CASES = 40

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from superopt.equations import format_term
 from superopt.errors import DimensionMismatchError, IllTypedError, RankMismatchError, SuperoptError
+from superopt.instances.instance import Instance
 from superopt.ir.dimensions import symbol
 from superopt.ir.terms import Application, AttributeVariable, Equation, Term, subterms, variables
 from superopt.ir.types import TensorType
@@ -15,7 +16,6 @@ from superopt.ops.attributes import substituted
 from superopt.ops.base import OPERATORS, operator_from_attributes
 from superopt.verifier.certificates.cases import cases_of
 from superopt.verifier.certificates.size_equations import numbered, solutions
-from superopt.verifier.instances.instance import Instance
 
 MALFORMED = "malformed: "
 """Prefix of reasons if both sides are known to be never well-typed."""

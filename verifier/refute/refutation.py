@@ -20,13 +20,14 @@ import numpy.typing as npt
 from superopt.domains import FieldArray, PrimeFieldDomain
 from superopt.domains.prime_field import MODULUS
 from superopt.errors import IllTypedError
+from superopt.instances.channels import Sizes
+from superopt.instances.drawn import DrawnInstances
+from superopt.instances.instance import Instance
+from superopt.instances.sampler import InstanceSampler
 from superopt.ir.terms import Equation, applications, attribute_variables
 from superopt.ir.types import TensorType
 from superopt.ops.traits import named
 from superopt.rewriting.evaluation import evaluate_terms
-from superopt.verifier.instances.drawn import DrawnInstances, Sizes
-from superopt.verifier.instances.instance import Instance
-from superopt.verifier.instances.sampler import InstanceSampler
 from superopt.verifier.refinement import awkward_inputs, difference_between
 from superopt.verifier.seeds import chosen_seed, seed_of
 

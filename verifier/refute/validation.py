@@ -18,11 +18,11 @@ import z3
 
 from superopt.domains.symbolic import SymbolicDomain
 from superopt.errors import SuperoptError
+from superopt.instances.instance import Instance
+from superopt.instances.sampler import InstanceSampler
 from superopt.ir.terms import AttributeVariable, Direction, Equation, Term, Variable
 from superopt.ops.terms import application
 from superopt.rewriting.evaluation import evaluate_terms
-from superopt.verifier.instances.instance import Instance
-from superopt.verifier.instances.sampler import InstanceSampler
 from superopt.verifier.prove.solver import SolverLimits
 from superopt.verifier.seeds import seed_of
 

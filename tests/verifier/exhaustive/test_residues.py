@@ -10,6 +10,8 @@ import pytest
 from superopt.domains import ExactDomain
 from superopt.equations import parse_equation
 from superopt.errors import UnsupportedError
+from superopt.instances.program import Program
+from superopt.instances.values import Bound
 from superopt.verifier.axiom_checks.exhaustive.degrees import DegreeDomain, bits_per_evaluation, evaluations
 from superopt.verifier.axiom_checks.exhaustive.images import all_cases
 from superopt.verifier.axiom_checks.exhaustive.residues import (
@@ -18,8 +20,6 @@ from superopt.verifier.axiom_checks.exhaustive.residues import (
     ResidueDomain,
     Residues,
 )
-from superopt.verifier.instances.program import Program
-from superopt.verifier.instances.values import Bound
 
 RING = (
     "conv[padding=p, stride=2](x, y) = scale(conv[padding=p, stride=2](x, y), w)",

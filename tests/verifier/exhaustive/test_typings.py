@@ -12,13 +12,13 @@ import pytest
 
 from superopt.equations import parse_equation
 from superopt.errors import IllTypedError
+from superopt.instances.program import Case, Program
+from superopt.instances.values import Bound
 from superopt.ir.terms import Equation
 from superopt.ir.types import ElementType, TensorType
 from superopt.rewriting.conditions import holds
 from superopt.rewriting.typing import infer_terms
 from superopt.verifier.axiom_checks.exhaustive.images import all_cases
-from superopt.verifier.instances.program import Case, Program
-from superopt.verifier.instances.values import Bound
 
 EVERY_AXIS = range(-3, 3)
 PERMS = [(), *(p for n in range(4) for p in itertools.permutations(range(n)))]

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from superopt.domains import Array, FieldArray, FloatDomain, PrimeFieldDomain
 from superopt.equations import format_condition, format_term
 from superopt.errors import IllTypedError, UnsupportedError
+from superopt.instances.instance import Instance
 from superopt.ir.dimensions import Dimension
 from superopt.ir.terms import (
     AttributeTerm,
@@ -35,7 +36,6 @@ from superopt.rewriting.conditions import as_declared, holds
 from superopt.rewriting.evaluation import evaluate_terms
 from superopt.rewriting.typing import Typing, infer_terms
 from superopt.verifier.axiom_checks.consistency.overlaps import has_open_shape
-from superopt.verifier.instances.instance import Instance
 from superopt.verifier.prove.chain import instantiated
 from superopt.verifier.prove.congruence import Congruence
 from superopt.verifier.prove.solver import AxiomInstance

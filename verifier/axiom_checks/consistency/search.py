@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from superopt.axioms import cuts
 from superopt.equations import format_equation
 from superopt.errors import SuperoptError
+from superopt.instances.sampler import InstanceSampler
 from superopt.ir.terms import Equation, Variable
 from superopt.ir.types import ElementType, TensorType
 from superopt.verifier.axiom_checks.consistency.falsehoods import Falsehood, falsehood
@@ -22,7 +23,6 @@ from superopt.verifier.axiom_checks.consistency.goals import independence, insta
 from superopt.verifier.axiom_checks.consistency.interpretation import Interpretation, Kind, difference
 from superopt.verifier.axiom_checks.consistency.overlaps import Overlap, overlaps
 from superopt.verifier.axiom_checks.consistency.saturation import Extent, Saturation
-from superopt.verifier.instances.sampler import InstanceSampler
 from superopt.verifier.prove.chain import instances_of
 from superopt.verifier.prove.smtlib import relevant
 from superopt.verifier.prove.solver import Answer, AxiomInstance, GroundSteps, SolverLimits, Strategy, ask

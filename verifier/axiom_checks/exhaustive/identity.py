@@ -19,6 +19,8 @@ from typing import cast
 import numpy as np
 
 from superopt.domains import FloatDomain
+from superopt.instances.program import Case, Program
+from superopt.instances.values import Bound
 from superopt.ir.terms import AttributeVariable, Equation
 from superopt.ir.types import TensorType
 from superopt.ops.activation import ACTIVATIONS
@@ -26,8 +28,6 @@ from superopt.ops.base import Operator, attributes_of, operator_from_attributes
 from superopt.verifier.axiom_checks.exhaustive.degrees import DegreeDomain, bits_per_evaluation, evaluations
 from superopt.verifier.axiom_checks.exhaustive.images import all_cases
 from superopt.verifier.axiom_checks.exhaustive.residues import ResidueDomain, Residues
-from superopt.verifier.instances.program import Case, Program
-from superopt.verifier.instances.values import Bound
 from superopt.verifier.seeds import seed_of
 
 BLOCK = 256

@@ -30,20 +30,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import cast
 
-from superopt.ir.dimensions import Dimension
-from superopt.ir.terms import AttributeVariable, Condition, ConditionCall, ConditionName, ConditionTerm
-from superopt.ir.types import TensorType
-from superopt.ops.attributes import PADDING_WORDS, PAIRS
-from superopt.ops.base import OPERATORS, Operator
-from superopt.verifier.instances.exhaustive import ExhaustiveSearch
-from superopt.verifier.instances.program import Case, Implicit, Program
-from superopt.verifier.instances.values import (
+from superopt.instances.exhaustive import ExhaustiveSearch
+from superopt.instances.program import Case, Implicit, Program
+from superopt.instances.values import (
     DILATIONS,
     MARGINS,
     STRIDES,
     Bound,
     joined,
 )
+from superopt.ir.dimensions import Dimension
+from superopt.ir.terms import AttributeVariable, Condition, ConditionCall, ConditionName, ConditionTerm
+from superopt.ir.types import TensorType
+from superopt.ops.attributes import PADDING_WORDS, PAIRS
+from superopt.ops.base import OPERATORS, Operator
 
 ROWS, COLUMNS = 2, 3
 FURTHER_PAIRINGS = 3

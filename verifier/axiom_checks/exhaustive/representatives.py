@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import cast
 
-from superopt.verifier.instances.program import Case
+from superopt.instances.program import Case
 
 LARGEST_ELEMENTS = 40
 """Of inputs and outputs: expressions stay small enough to be compared."""

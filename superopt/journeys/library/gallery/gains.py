@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import cast
 
 from superopt.errors import IllTypedError
+from superopt.instances.sampler import InstanceSampler
+from superopt.instances.schemes import Scheme
 from superopt.ir.terms import Application, Equation, Term, Variable, applications, variables
 from superopt.ir.types import TensorType
 from superopt.ops.roles import Product
@@ -18,8 +20,6 @@ from superopt.ops.traits import traits
 from superopt.rewriting import Typing, holds, substitutions_of
 from superopt.rewriting.concrete import operator_symbols, substituted, with_numbers
 from superopt.rewriting.typing import FRESH
-from superopt.verifier.instances.sampler import InstanceSampler
-from superopt.verifier.instances.schemes import Scheme
 
 FLOPS_PER_MICROSECOND = 100_000
 BYTES_PER_MICROSECOND = 20_000

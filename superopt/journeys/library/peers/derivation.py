@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from superopt.equations import rule_id
+from superopt.instances.sampler import InstanceSampler
 from superopt.ir.terms import Direction, Equation
 from superopt.rewriting.derivability import Question
-from superopt.verifier.instances.sampler import InstanceSampler
 from superopt.verifier.seeds import seed_of
 
 TYPINGS = 3

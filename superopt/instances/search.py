@@ -16,6 +16,9 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
 from superopt.errors import DimensionMismatchError, IllTypedError
+from superopt.instances.program import COMPUTING_WITH_SIZES, Implicit, Instruction, Program
+from superopt.instances.ranks import fitting_ranks
+from superopt.instances.requirements import implied_sizes
 from superopt.ir.dimensions import Dimension, solve, substitute, symbol, symbols_of
 from superopt.ir.terms import AttributeVariable, Condition, ConditionCall
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, TensorType
@@ -23,9 +26,6 @@ from superopt.ops import attributes as written
 from superopt.ops.base import Operator
 from superopt.ops.traits import HALVES, traits
 from superopt.rewriting.conditions import computed, holds, names_in
-from superopt.verifier.instances.program import COMPUTING_WITH_SIZES, Implicit, Instruction, Program
-from superopt.verifier.instances.ranks import fitting_ranks
-from superopt.verifier.instances.requirements import implied_sizes
 
 IMPLICIT = "?"
 """First character of the symbols for what the text leaves out."""
@@ -85,11 +85,19 @@ class State:
 
 
 class TypingSearch(ABC):
-    """The decisions of one equation."""
+    """The decisions of one equation; ``types`` of inputs and values of ``attributes`` may be given."""
 
-    def __init__(self, program: Program, largest_rank: int) -> None:
+    def __init__(
+        self,
+        program: Program,
+        largest_rank: int,
+        types: Mapping[str, TensorType] | None = None,
+        attributes: Mapping[str, object] | None = None,
+    ) -> None:
         self.program = program
         self.largest_rank = largest_rank
+        self._types = types or {}
+        self._attributes = attributes or {}
         conditions = program.equation.conditions
         self._about_ranks = [(c, names_in(c)) for c in conditions if _is_about_ranks(c)]
 
@@ -119,8 +127,8 @@ class TypingSearch(ABC):
         return state
 
     def start(self) -> State:
-        """The state in which the declared inputs have their types; raises IllTypedError for an element type
-        that is none."""
+        """The state in which declared and given inputs have their types; raises IllTypedError for an unknown
+        element type."""
         types: dict[str, TensorType] = {}
         for name, declared in self.program.equation.types:
             element = ELEMENT_TYPES_BY_SHORT_NAME.get(declared.element)
@@ -128,7 +136,9 @@ class TypingSearch(ABC):
                 raise IllTypedError(f"{name}: unknown element type {declared.element}")
             shape = tuple(d if isinstance(d, int) else symbol(d) for d in declared.shape)
             types[name] = TensorType(element, shape)
-        return State(tuple(types.get(name) for name in self.program.names), {})
+        types |= self._types
+        state = State(tuple(types.get(name) for name in self.program.names), self._attributes)
+        return self.begun(state) if types else state
 
     def branches(self, state: State) -> State | Iterable[State]:
         """The states after each choice of the next decision; the state itself, with all that follows, when
@@ -195,6 +205,14 @@ class TypingSearch(ABC):
                     return state, False
                 state = state.solved(found or {})
         return state, True
+
+    def is_agreed(self, state: State) -> bool:
+        """Whether all output types agree."""
+        return all(state.known(left) == state.known(right) for left, right in self.program.outputs)
+
+    def inputs(self, state: State) -> dict[str, TensorType]:
+        """The types of all inputs; raises IllTypedError when one has none yet."""
+        return {name: state.known(place) for place, name in enumerate(self.program.names)}
 
     def with_implied_sizes(self, state: State) -> State:
         """With the sizes that conditions ask to be equal solved for."""
@@ -316,8 +334,11 @@ def substituted(values: Implicit, assignment: Mapping[str, Dimension]) -> Implic
 
 def solved_for_implicit(left: Dimension, right: Dimension) -> Mapping[str, Dimension] | None:
     """A symbol for what the text leaves out, so that both sizes are equal."""
-    own = (name for name in symbols_of(left) | symbols_of(right) if not name.startswith(IMPLICIT))
-    return solve(left, right, frozenset(own))
+    if left == right:
+        return {}
+    names = symbols_of(left) | symbols_of(right)
+    own = frozenset(name for name in names if not name.startswith(IMPLICIT))
+    return solve(left, right, own) if len(own) < len(names) else None
 
 
 def solved_for_any(left: Dimension, right: Dimension) -> Mapping[str, Dimension] | None:

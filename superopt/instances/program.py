@@ -8,6 +8,8 @@ from functools import cached_property
 from typing import TypeVar, cast
 
 from superopt.domains import Domain
+from superopt.instances.divided import demanding
+from superopt.instances.instance import Instance
 from superopt.ir.dimensions import Dimension
 from superopt.ir.terms import Application, AttributeVariable, Equation, Term, Variable, subterms
 from superopt.ir.types import TensorType
@@ -16,8 +18,6 @@ from superopt.ops.parallel import ParallelOperator
 from superopt.ops.roles import Divided
 from superopt.ops.traits import GROUPED, named
 from superopt.rewriting.typing import Typing
-from superopt.verifier.instances.divided import demanding
-from superopt.verifier.instances.instance import Instance
 
 COMPUTING_WITH_SIZES = named(
     lambda operator: (
@@ -166,7 +166,7 @@ class Program:
 
     @cached_property
     def _terms(self) -> tuple[Term, ...]:
-        return tuple(subterms(*self.equation.left, *self.equation.right))
+        return tuple(subterms(*self.equation.terms))
 
 
 def _ordered(waiting: Iterable[Application]) -> Iterator[Application]:

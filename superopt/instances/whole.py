@@ -31,7 +31,7 @@ def typings_of(
     a side is ill-typed, or a tensor has no elements or too many.
     """
     is_claim = True
-    terms = (*equation.left, *equation.right)
+    terms = equation.terms
     pairs = list(zip(equation.left, equation.right, strict=True))
     try:
         typing = infer_terms(terms, types, attributes, equal=pairs)

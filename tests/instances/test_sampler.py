@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from superopt.equations import parse_equation
-from superopt.verifier.instances.instance import Instance
-from superopt.verifier.instances.sampler import InstanceSampler
+from superopt.instances.instance import Instance
+from superopt.instances.sampler import InstanceSampler
 
 
 def _instances(text: str, seed: int = 1, schemes: int = 60) -> list[Instance]:

@@ -1,4 +1,4 @@
-"""Values of attributes: likely ones, all up to a bound, all words."""
+"""Values of attributes: likely ones, all up to a bound, all words, a few."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from superopt.ir.dimensions import product
+from superopt.ir.terms import AttributeTerm
 from superopt.ir.types import ShardedType, TensorType
 from superopt.ops.activation import ACTIVATIONS, APPROXIMATIONS
 from superopt.ops.attributes import PADDING_WORDS
@@ -85,6 +86,22 @@ ATTRIBUTE_VALUES: Mapping[str, AttributeValues] = {
     "value": _number((0, *_SIGNED), (0, 1, -1, 2, Fraction(1, 2)), (0, 1, -1, 2, Fraction(1, 2))),
 }
 """Of attributes whose values do not depend on the types of inputs; sizes of the bound are added to it."""
+
+FEW_VALUES: Mapping[str, tuple[AttributeTerm, ...]] = {
+    "stride": ((1, 1), (2, 2), (2, 1)),
+    "padding": ("valid", "same", "same_upper", (1, 0, 2, 1)),
+    "dilation": ((1, 1), (2, 1)),
+    "kernel": ((3, 3), (1, 1), (3, 2), (5, 5)),
+    "axis": (0, 1, 2, 3),
+    "activation": ACTIVATIONS,
+    "includes_padding": (0, 1),
+    "degree": (2, 3, 4),
+}
+"""A few values that tell apart what holds for any value of an attribute and what does not."""
+
+FEW_INTEGERS: tuple[AttributeTerm, ...] = (3, 5, 2)
+FEW_FRACTIONS: tuple[AttributeTerm, ...] = (Fraction(1, 2), Fraction(3, 4), Fraction(2, 7))
+"""The same for attributes that are numbers."""
 
 NUMERIC = frozenset(name for name, values in ATTRIBUTE_VALUES.items() if values.is_number)
 """Attributes that no type depends on, and of which every number is a value."""

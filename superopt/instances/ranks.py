@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from superopt.errors import IllTypedError, RankMismatchError
+from superopt.instances.values import likely_values
 from superopt.ir.dimensions import symbol
 from superopt.ir.terms import AttributeVariable
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.base import OPERATORS, operator_from_attributes
-from superopt.verifier.instances.values import likely_values
 
 _MOST_VALUES = 60
 """Of the values that attribute variables may take together, so many are tried."""

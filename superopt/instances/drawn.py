@@ -12,7 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from superopt.errors import DimensionMismatchError
-from superopt.ir.dimensions import Dimension, as_symbol, symbol, symbols_of
+from superopt.instances.channels import Sizes, channel_sizes
+from superopt.instances.instance import Instance
+from superopt.instances.program import Instruction, Program
+from superopt.instances.search import IMPLICIT, State, TypingSearch, solved_for_any
+from superopt.instances.values import likely_values
+from superopt.instances.whole import typings_of
+from superopt.ir.dimensions import Dimension, symbol, symbols_of
 from superopt.ir.terms import Equation, variables
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.base import OPERATORS
@@ -20,27 +26,12 @@ from superopt.ops.roles import Product
 from superopt.ops.traits import GROUPED, named
 from superopt.rewriting.conditions import as_declared, holds
 from superopt.rewriting.typing import Typing
-from superopt.verifier.instances.instance import Instance
-from superopt.verifier.instances.program import Instruction, Program
-from superopt.verifier.instances.search import IMPLICIT, State, TypingSearch, solved_for_any
-from superopt.verifier.instances.values import likely_values
-from superopt.verifier.instances.whole import typings_of
 
 LARGEST_RANK = 4
 MOST_DECISIONS = 30
 """How many open decisions are looked at for each instance asked for; most need ten, dead ends included."""
 
 _WINDOWED = GROUPED | named(lambda operator: operator.windowed)
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Sizes to try: images along rows and columns, kernels there, outputs of kernels, everything else."""
-
-    plain: tuple[int, ...] = (1, 2, 3, 4)
-    image: tuple[int, ...] = (1, 2, 3, 4, 5)
-    kernel: tuple[int, ...] = (1, 2, 3)
-    outputs: tuple[int, ...] = (1, 2, 3, 4, 6)
 
 
 @dataclass(frozen=True)
@@ -114,7 +105,7 @@ class DrawnInstances(TypingSearch):
         found = [state.known(place) for place in step.inputs]
         operator = OPERATORS[step.term.operator]
         if operator.product is Product.CONVOLUTION:
-            return self._channels(*found) if [type_.rank for type_ in found] == [4, 4] else None
+            return channel_sizes(found, self._sizes)
         sizes = operator.optional_sizes(*found)
         return self._of_first(sizes) if sizes else None
 
@@ -183,35 +174,6 @@ class DrawnInstances(TypingSearch):
         if axis in ("2", "3") and variable in self._kernels:
             return self._sizes.kernel
         return self._sizes.image if axis in ("2", "3") and variable in self._images else self._sizes.plain
-
-    def _channels(self, data: TensorType, weight: TensorType) -> list[Mapping[str, Dimension]] | None:
-        """Sizes for one symbol in the channels of a convolution; None when there is none.
-
-        Channels of the weight divide those of the data into groups, outputs are divided by their number. What
-        a constant's types leave open is no decision here.
-        """
-        channels, per_group, outputs = data.shape[1], weight.shape[1], weight.shape[0]
-        for dimension in (channels, per_group, outputs):
-            name = next((n for n in sorted(symbols_of(dimension)) if not n.startswith(IMPLICIT)), None)
-            if name is not None:
-                is_bare = as_symbol(dimension) is not None
-                place = (channels, per_group, outputs).index(dimension)
-                sizes = self._fitting_channels(place, channels, per_group) if is_bare else self._sizes.plain
-                return [{name: size} for size in sizes]
-        return None
-
-    def _fitting_channels(self, place: int, channels: Dimension, per_group: Dimension) -> Sequence[int]:
-        """Sizes of channels, of those of a group, or of outputs, where what comes before is known."""
-        plain, few = self._sizes.plain, (1, 2, 3)
-        if not isinstance(channels, int):
-            more = [per_group * groups for groups in few] if isinstance(per_group, int) else []
-            return sorted({*plain, *more})
-        if place == 1:
-            sizes = {*plain, *(channels // groups for groups in few)} - {0}
-            return sorted(size for size in sizes if channels % size == 0)
-        groups = max(1, channels // max(1, per_group)) if isinstance(per_group, int) else 1
-        fitting = [size for size in self._sizes.outputs if size % groups == 0]
-        return fitting or [groups * multiple for multiple in few]
 
     def _instance(self, state: State) -> DrawnInstance | None:
         inputs = [state.known(place) for place in range(len(self.program.names))]

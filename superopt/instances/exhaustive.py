@@ -15,20 +15,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from superopt.errors import IllTypedError
-from superopt.ir.dimensions import Dimension, symbol
-from superopt.ir.terms import AttributeVariable
-from superopt.ir.types import ElementType, TensorType
-from superopt.rewriting.conditions import holds
-from superopt.verifier.instances.divided import divided_forms
-from superopt.verifier.instances.program import COMPUTING_WITH_SIZES, Case, Implicit, Instruction, Program
-from superopt.verifier.instances.search import (
+from superopt.instances.divided import divided_forms
+from superopt.instances.program import COMPUTING_WITH_SIZES, Case, Implicit, Instruction, Program
+from superopt.instances.search import (
     State,
     TypingSearch,
     implicit_symbols,
     solved_for_implicit,
     substituted,
 )
-from superopt.verifier.instances.values import Bound
+from superopt.instances.values import Bound
+from superopt.ir.dimensions import Dimension, symbol
+from superopt.ir.terms import AttributeVariable
+from superopt.ir.types import ElementType, TensorType
+from superopt.rewriting.conditions import holds
 
 Sizes = Mapping[tuple[str, int], Sequence[int]]
 

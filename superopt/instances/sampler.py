@@ -8,20 +8,15 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from math import prod
-from typing import cast
 
-from superopt.errors import IllTypedError
+from superopt.instances.instance import Instance
+from superopt.instances.schemes import Scheme, SchemeSearch
 from superopt.ir.dimensions import Dimension, symbol
-from superopt.ir.terms import Application, Equation, Variable, applications, variables
-from superopt.ops.attributes import substituted
+from superopt.ir.terms import Application, Equation, variables
 from superopt.ops.traits import traits
-from superopt.rewriting.concrete import operator_symbols, require_sizes, with_numbers
-from superopt.rewriting.conditions import holds
 from superopt.rewriting.typing import FRESH
-from superopt.verifier.instances.instance import Instance
-from superopt.verifier.instances.schemes import Scheme, SchemeSearch
 
 MAX_ELEMENTS = 3000
 _PASSES = 6
@@ -46,9 +41,7 @@ class InstanceSampler:
         self._of_images = random.Random(seed + 1)
         self._search = iter(SchemeSearch(equation, self._random))
         self._schemes: list[Scheme] = []
-        self._applications = tuple(applications(*equation.left, *equation.right))
-        self._names = variables(*equation.left, *equation.right)
-        self._kernels = frozenset(_kernel_symbols(self._applications))
+        self._kernels = frozenset(kernel_symbols(equation.applications))
         self.declared_elements = _declared_elements(equation)
 
     def schemes(self, count: int) -> Iterator[Scheme]:
@@ -81,7 +74,8 @@ class InstanceSampler:
         """Up to ``count`` instances of one scheme; none when numbers that fit are hard to find."""
         found = 0
         for _ in range(10 * count):
-            instance = self._concretised(scheme, largest)
+            numbers = {name: self._number(name, largest) for name in sorted(scheme.symbols)}
+            instance = scheme.sized(self.equation, numbers, largest)
             if instance is not None:
                 yield instance
                 found += 1
@@ -92,7 +86,7 @@ class InstanceSampler:
 
     def _of_large_images(self, scheme: Scheme, count: int, largest: int) -> Iterator[Instance]:
         """Instances of a scheme whose windows need images of more rows and columns."""
-        free = _free_symbols(scheme)
+        free = sorted(scheme.symbols)
         images = frozenset(name for name in free if name.endswith((".2", ".3"))) - self._kernels
         for size in _LARGE_SIZES if images else ():
             most = largest if largest < MAX_ELEMENTS else max(largest, 4 * size * size)
@@ -104,7 +98,7 @@ class InstanceSampler:
                     n: self._number(n, largest if n in self._kernels else 0, self._of_images) for n in free
                 }
                 numbers |= {n: size + self._of_images.choice((0, 0, 1, 2)) for n in images}
-                instance = self._sized(scheme, numbers, most)
+                instance = scheme.sized(self.equation, numbers, most)
                 if instance is not None:
                     yield instance
                     found += 1
@@ -115,45 +109,18 @@ class InstanceSampler:
 
     def symbolic(self, scheme: Scheme) -> Instance | None:
         """The scheme with numbers for sizes of kernels alone; None when its conditions are not decided."""
-        free = _free_symbols(scheme)
+        free = sorted(scheme.symbols)
         names: dict[str, Dimension] = {
             name: symbol(name.replace(FRESH, "implicit ")) for name in free if name.startswith(FRESH)
         }
         kernels = [name for name in free if name in self._kernels]
         for _ in range(6 if kernels else 1):
             numbers = names | {name: self._random.choice(_KERNEL_SIZES) for name in kernels}
-            instance = self._instance(scheme, numbers)
+            instance = scheme.at(self.equation, numbers)
             if instance is not None:
                 sizes = (size for type_ in instance.typing.types.values() for size in type_.shape)
                 return None if any(isinstance(size, int) and size < 1 for size in sizes) else instance
         return None
-
-    def _concretised(self, scheme: Scheme, largest: int) -> Instance | None:
-        """Numbers for the symbols; None when these numbers make a side ill-typed or break a condition."""
-        return self._sized(scheme, {n: self._number(n, largest) for n in _free_symbols(scheme)}, largest)
-
-    def _sized(self, scheme: Scheme, numbers: Mapping[str, Dimension], largest: int) -> Instance | None:
-        instance = self._instance(scheme, numbers)
-        if instance is None:
-            return None
-        try:
-            for type_ in instance.typing.types.values():
-                require_sizes(type_)
-        except IllTypedError:
-            return None
-        sizes = (cast("int", type_.elements) for type_ in instance.typing.types.values())
-        return None if max(sizes, default=0) > largest else instance
-
-    def _instance(self, scheme: Scheme, numbers: Mapping[str, Dimension]) -> Instance | None:
-        try:
-            typing = with_numbers(scheme.typing, self._applications, scheme.types, numbers)
-        except IllTypedError:
-            return None
-        types = {name: typing.types[Variable(name)] for name in self._names}
-        attributes = {name: substituted(value, numbers) for name, value in scheme.attributes.items()}
-        if not all(holds(condition, types, attributes) for condition in self.equation.conditions):
-            return None
-        return Instance(types, attributes, typing)
 
     def _number(self, name: str, largest: int, generator: random.Random | None = None) -> int:
         choose = (generator or self._random).choice
@@ -170,7 +137,7 @@ def _declared_elements(equation: Equation) -> int:
     return max([0, *(prod(size for size in shape if isinstance(size, int)) for shape in shapes)])
 
 
-def _kernel_symbols(terms: Sequence[Application]) -> Iterator[str]:
+def kernel_symbols(terms: Iterable[Application]) -> Iterator[str]:
     """The symbols of sizes of kernels among the variables, which are chosen smaller than images."""
     for term in terms:
         kernel = traits(term.operator).kernel_input
@@ -178,9 +145,3 @@ def _kernel_symbols(terms: Sequence[Application]) -> Iterator[str]:
             continue
         for name in variables(term.inputs[kernel]):
             yield from (f"{name}.2", f"{name}.3")
-
-
-def _free_symbols(scheme: Scheme) -> list[str]:
-    named = [type_.symbols for type_ in scheme.typing.types.values()]
-    named.extend(operator_symbols(operator) for operator in scheme.typing.operators.values())
-    return sorted(frozenset[str]().union(*named))

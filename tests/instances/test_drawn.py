@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from superopt.equations import parse_equation
+from superopt.instances.channels import Sizes
+from superopt.instances.drawn import DrawnInstances
 from superopt.ir.terms import Equation, Term, Variable, subterms, variables
-from superopt.verifier.instances.drawn import DrawnInstances, Sizes
 from superopt.verifier.refute.agreement import sides_agree
 from tests.verifier.brute.basics import IllTyped
 from tests.verifier.brute.meaning import SHAPES

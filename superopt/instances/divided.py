@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import product
 
-from superopt.ir.terms import Equation, Variable, applications
+from superopt.ir.terms import Equation, Variable
 from superopt.ir.types import Division, ShardedType, TensorType
 from superopt.ops.base import OPERATORS
 from superopt.ops.roles import Divided
@@ -20,7 +20,7 @@ _DEGREES = (2, 3, 4)
 def demanding(equation: Equation) -> Mapping[str, frozenset[Divided]]:
     """The variables to which such operators are applied, with what these gather."""
     found: dict[str, set[Divided]] = {}
-    for term in applications(*equation.left, *equation.right):
+    for term in equation.applications:
         operator = OPERATORS[term.operator]
         if operator.gathers and operator.divides and isinstance(term.inputs[0], Variable):
             found.setdefault(term.inputs[0].name, set()).add(operator.divides)
