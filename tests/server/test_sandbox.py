@@ -51,8 +51,8 @@ def test_the_clock_is_bounded_too() -> None:
 def test_a_prepared_process_that_died_is_replaced() -> None:
     from superopt.server.process import sandbox
 
-    process = sandbox._prepared._process
-    assert process is not None
-    process.kill()
-    process.wait()
+    server = sandbox._prepared._server
+    assert server is not None
+    server._process.kill()
+    server._process.wait()
     assert run_in_sandbox(f"{HERE}:answer", {}, BOUNDS) == Done({"given": {}})
