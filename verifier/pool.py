@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -108,14 +108,6 @@ def _attempt(function: Callable[[Item], Answer], item: Item) -> _Outcome[Answer]
         return _Outcome((), f"{type(error).__name__}: {error}")
 
 
-def _answered(function: Callable[[Item], Answer], item: bytes) -> bytes:
-    """The outcome for a pickled item, pickled."""
-    read = _attempt(pickle.loads, item)
-    outcome = _attempt(function, read.answer[0]) if read.answer else _Outcome[Answer]((), read.reason)
-    written = _attempt(pickle.dumps, outcome)
-    return written.answer[0] if written.answer else pickle.dumps(_Outcome[Answer]((), written.reason))
-
-
 def _pooled(
     function: Callable[[Item], Answer], items: dict[int, Item], jobs: int, allowance: Allowance
 ) -> Iterator[tuple[int, _Outcome[Answer]]]:
@@ -140,34 +132,25 @@ def _through(
 ) -> Iterator[tuple[int, _Outcome[Answer]]]:
     """Over an executor, in tasks of some items; the items of tasks that fail go to a pool of our own."""
     numbers = list(items)
-    tasks: list[tuple[list[int], Future[list[bytes]]]] = []
+    tasks: dict[Future[list[_Outcome[Answer]]], list[int]] = {}
     try:
         for start in range(0, len(numbers), _PER_TASK):
             some = numbers[start : start + _PER_TASK]
-            future = _attempt(lambda some: _submit(executor, function, [items[n] for n in some]), some)
-            if future.answer:
-                tasks.append((some, future.answer[0]))
-        for some, future in tasks:
-            results = _attempt(Future[list[bytes]].result, future)
-            for number, message in zip(some, results.answer[0] if results.answer else (), strict=False):
-                read = _attempt(pickle.loads, message)
+            with suppress(Exception):
+                tasks[executor.submit(_attempt_each, function, [items[number] for number in some])] = some
+        for future, some in tasks.items():
+            done = _attempt(Future[list[_Outcome[Answer]]].result, future)
+            for number, outcome in zip(some, *done.answer, strict=True) if done.answer else ():
                 del items[number]
-                yield number, read.answer[0] if read.answer else _Outcome((), read.reason)
+                yield number, outcome
     finally:
-        for _, future in tasks:
+        for future in tasks:
             future.cancel()
     yield from _pooled(function, items, jobs, allowance)
 
 
-def _submit(
-    executor: Executor, function: Callable[[Item], Answer], items: Sequence[Item]
-) -> Future[list[bytes]]:
-    return executor.submit(_answer_task, pickle.dumps(function), [pickle.dumps(item) for item in items])
-
-
-def _answer_task(function: bytes, items: Sequence[bytes]) -> list[bytes]:
-    judge = pickle.loads(function)
-    return [_answered(judge, item) for item in items]
+def _attempt_each(function: Callable[[Item], Answer], items: Sequence[Item]) -> list[_Outcome[Answer]]:
+    return [_attempt(function, item) for item in items]
 
 
 __all__ = ["Allowance", "Progress", "judge_all", "judge_alone", "judge_as_they_come"]

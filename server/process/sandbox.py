@@ -19,11 +19,12 @@ from typing import cast
 
 from superopt.processes import child
 from superopt.processes.channel import Channel
+from superopt.processes.child import Returned
 from superopt.processes.child_main import task
 from superopt.processes.confinement import Confinement
 from superopt.processes.supervised import Supervised
 from superopt.server.problem_types import ProblemType, type_of
-from superopt.server.process.endings import Done, Failed
+from superopt.server.process.child import Failed
 from superopt.substitution_db.store.records import JsonObject
 
 _WALL_PER_CPU = 6.0
@@ -51,7 +52,7 @@ def prepare() -> None:
     _prepared.start()
 
 
-def run_in_sandbox(function: str, arguments: JsonObject, bounds: Bounds) -> Done | Failed:
+def run_in_sandbox(function: str, arguments: JsonObject, bounds: Bounds) -> Returned | Failed:
     """Calls ``function`` (``module:name``, see ``superopt.processes.child_main``) in a fork. Thread-safe.
 
     Exceeding a limit or killing the process also counts as failure of the function.
@@ -65,8 +66,8 @@ def run_in_sandbox(function: str, arguments: JsonObject, bounds: Bounds) -> Done
         channel.send(task(function, arguments, confinement))
         ending = _ending(channel, time.monotonic() + _START_SECONDS + seconds)
     match ending:
-        case child.Returned(result):
-            return Done(result)
+        case Returned():
+            return ending
         case child.Raised():
             error = ending.error()
             return Failed(type_of(error).document(str(error)[:_SENTENCE]))
@@ -101,7 +102,7 @@ class _Prepared:
 
     def start(self) -> Supervised:
         with self._lock:
-            if self._server is None or self._server.has_ended():
+            if self._server is None or self._server.exit_code(0) is not None:
                 self._end()
                 self._server = Supervised(_PROGRAM, stdout=subprocess.DEVNULL)
             return self._server

@@ -27,6 +27,7 @@ JsonObject: TypeAlias = "dict[str, object]"
 _PROGRAM = "superopt.processes.child_main"
 _LOOK_SECONDS = 0.25
 _GRACE_SECONDS = 5.0
+_END_SECONDS = 5.0
 _MESSAGE_BYTES = 64 << 20
 _log = logging.getLogger(__name__)
 
@@ -151,7 +152,7 @@ def _watch(
             else:
                 return Stopped() if told is not None else ending_of(content)
         if child.channel.closed:
-            return Stopped() if told is not None else _ending_without_answer(child.exit_code())
+            return Stopped() if told is not None else _ending_without_answer(child.exit_code(_END_SECONDS))
         now = time.monotonic()
         if told is None and not wanted():
             child.channel.send(b"cancel")

@@ -46,8 +46,8 @@ class ChildFunction(Protocol):
 
 
 class Parent:
-    """The parent of this process: its messages are read in a thread, which kills this process and its
-    descendants when the parent has gone.
+    """The parent of this process: its messages are read in a thread. This process is killed when the parent
+    has gone, on Linux even if it hangs in native code.
     """
 
     def __init__(self, channel: Channel) -> None:

@@ -30,6 +30,7 @@ _PROGRAM = "superopt.processes.pool_main"
 _FALSE_STARTS = 3
 _AHEAD = 4
 _STARTING_SECONDS = 120.0
+_END_SECONDS = 5.0
 _LONGEST_WAIT_SECONDS = 3600.0
 
 
@@ -223,7 +224,7 @@ class Pool(Generic[Item, Answer]):
 
     def _bury(self, worker: _Worker[Item, Answer]) -> None:
         """Handles a dead process: retries or fails its current task, and requeues the rest."""
-        code = worker.process.exit_code() or 0
+        code = worker.process.exit_code(_END_SECONDS) or 0
         how = f"ended with exit code {code}"
         if code < 0:
             how = f"was killed by signal {-code} ({signal.strsignal(-code)})"

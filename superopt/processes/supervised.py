@@ -22,14 +22,15 @@ _START = (
 """The child's import path is the parent's, without its current directory."""
 
 _SEND_SECONDS = 60.0
-_END_SECONDS = 5.0
 
 
 class Supervised:
     """A new Python process that runs ``main(descriptor)`` of the module ``program`` at the other end of
-    ``channel`` (see ``processes.child_main``); ``purpose`` is shown in lists of processes.
+    ``channel`` (as ``processes.child_main``); ``purpose`` is shown in lists of processes.
 
-    Such a program ends with its descendants when the channel is closed, or the thread that started it ends.
+    A program must end when the channel is closed. ``child_main.Parent`` kills it at once then, and also when
+    the thread that started it ends; what it has started with this class ends likewise.
+
     Its standard output goes to the descriptor ``stdout``, by default to standard error; it inherits
     ``descriptors``. ``environment`` is added to that of the parent. ``most`` limits the bytes of a message
     from the process. Interrupts from the terminal do not reach it. Raises OSError if it cannot be started.
@@ -73,14 +74,10 @@ class Supervised:
         self._process.wait()
         self.channel.close()
 
-    def has_ended(self) -> bool:
-        """Whether the process has ended."""
-        return self._process.poll() is not None
-
-    def exit_code(self) -> int | None:
-        """The exit code after the channel was closed, negative for a signal; None if it does not end."""
+    def exit_code(self, seconds: float) -> int | None:
+        """The exit code, negative for a signal; None if the process does not end within the time."""
         try:
-            return self._process.wait(_END_SECONDS)
+            return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
 
