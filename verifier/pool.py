@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from functools import partial
+from typing import TypeVar
 
 from superopt.processes.pool import Allowance, NoProcessError, Pool
 from superopt.processes.pool_main import TaskError
@@ -18,17 +17,8 @@ Answer = TypeVar("Answer")
 
 _TRIES = 2
 _AHEAD = 16
-_PER_TASK = 8
 USUAL = Allowance()
 """Far above what a judgement needs: it decides only how a runaway ends."""
-
-
-@dataclass(frozen=True)
-class _Outcome(Generic[Answer]):
-    """An answer, or none and the reason."""
-
-    answer: tuple[Answer] | tuple[()]
-    reason: str = ""
 
 
 def judge_all(
@@ -38,14 +28,13 @@ def judge_all(
     lost: Callable[[Item, str], Answer],
     jobs: int = 1,
     progress: Progress | None = None,
-    executor: Executor | None = None,
     allowance: Allowance = USUAL,
 ) -> Iterator[Answer]:
     """``judge_as_they_come``, the answers in the order of the items."""
     waiting: dict[int, Answer] = {}
     following = 0
     for number, answer in judge_as_they_come(
-        function, items, lost=lost, jobs=jobs, progress=progress, executor=executor, allowance=allowance
+        function, items, lost=lost, jobs=jobs, progress=progress, allowance=allowance
     ):
         waiting[number] = answer
         while following in waiting:
@@ -60,29 +49,32 @@ def judge_as_they_come(
     lost: Callable[[Item, str], Answer],
     jobs: int = 1,
     progress: Progress | None = None,
-    executor: Executor | None = None,
     allowance: Allowance = USUAL,
 ) -> Iterator[tuple[int, Answer]]:
-    """The number of each item and ``function`` of it, over ``jobs`` processes or over the executor.
+    """The number of each item and ``function`` of it, over ``jobs`` processes.
 
     An item whose judgement raises, kills its process or exceeds the allowance is answered by ``lost(item,
-    reason)``. What an executor fails at is done by ``jobs`` processes, at least one. With ``jobs`` 0 and no
-    executor all is done in this process, where a crash ends everything. ``progress`` is told how many of how
-    many are done. Function, items and answers are pickled.
+    reason)``; one that kills its process is tried again in a fresh one before. With ``jobs`` 0 all is done in
+    this process, where a crash ends everything. ``progress`` is told how many of how many are done. Function,
+    items and answers are pickled.
 
     Raises ``MissingServiceError`` when no worker process can be started.
     """
-    left = dict(enumerate(items))
-    if executor is not None:
-        outcomes = _through(executor, function, left, max(1, jobs), allowance)
-    elif jobs:
-        outcomes = _pooled(function, left, jobs, allowance)
+    if jobs:
+        judged = _pooled(function, items, jobs, allowance)
     else:
-        outcomes = ((number, _attempt(function, item)) for number, item in enumerate(items))
-    for done, (number, outcome) in enumerate(outcomes, 1):
+        judged = ((number, partial(function, item)) for number, item in enumerate(items))
+    for done, (number, judgement) in enumerate(judged, 1):
+        try:
+            answer = judgement()
+        except NoProcessError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever fails is no answer, and says why
+            reason = str(error) if isinstance(error, TaskError) else f"{type(error).__name__}: {error}"
+            answer = lost(items[number], reason)
         if progress:
             progress(done, len(items))
-        yield number, outcome.answer[0] if outcome.answer else lost(items[number], outcome.reason)
+        yield number, answer
 
 
 def judge_alone(
@@ -97,60 +89,19 @@ def judge_alone(
     return answer
 
 
-def _attempt(function: Callable[[Item], Answer], item: Item) -> _Outcome[Answer]:
-    try:
-        return _Outcome((function(item),))
-    except NoProcessError:
-        raise
-    except TaskError as error:
-        return _Outcome((), str(error))
-    except Exception as error:  # noqa: BLE001 - whatever fails is no answer, and says why
-        return _Outcome((), f"{type(error).__name__}: {error}")
-
-
 def _pooled(
-    function: Callable[[Item], Answer], items: dict[int, Item], jobs: int, allowance: Allowance
-) -> Iterator[tuple[int, _Outcome[Answer]]]:
-    """Over a pool of our own, where an item whose process dies is tried again."""
-    left = deque(items)
+    function: Callable[[Item], Answer], items: Sequence[Item], jobs: int, allowance: Allowance
+) -> Iterator[tuple[int, Callable[[], Answer]]]:
+    """The number of each item and how to get its answer, as they come; few are submitted ahead."""
+    left = deque(enumerate(items))
     waiting: dict[Future[Answer], int] = {}
     with Pool(function, jobs, allowance, tries=_TRIES) as pool:
         while left or waiting:
             while left and len(waiting) < _AHEAD * jobs:
-                number = left.popleft()
-                waiting[pool.submit(items[number])] = number
+                number, item = left.popleft()
+                waiting[pool.submit(item)] = number
             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                yield waiting.pop(future), _attempt(Future[Answer].result, future)
-
-
-def _through(
-    executor: Executor,
-    function: Callable[[Item], Answer],
-    items: dict[int, Item],
-    jobs: int,
-    allowance: Allowance,
-) -> Iterator[tuple[int, _Outcome[Answer]]]:
-    """Over an executor, in tasks of some items; the items of tasks that fail go to a pool of our own."""
-    numbers = list(items)
-    tasks: dict[Future[list[_Outcome[Answer]]], list[int]] = {}
-    try:
-        for start in range(0, len(numbers), _PER_TASK):
-            some = numbers[start : start + _PER_TASK]
-            with suppress(Exception):
-                tasks[executor.submit(_attempt_each, function, [items[number] for number in some])] = some
-        for future, some in tasks.items():
-            done = _attempt(Future[list[_Outcome[Answer]]].result, future)
-            for number, outcome in zip(some, *done.answer, strict=True) if done.answer else ():
-                del items[number]
-                yield number, outcome
-    finally:
-        for future in tasks:
-            future.cancel()
-    yield from _pooled(function, items, jobs, allowance)
-
-
-def _attempt_each(function: Callable[[Item], Answer], items: Sequence[Item]) -> list[_Outcome[Answer]]:
-    return [_attempt(function, item) for item in items]
+                yield waiting.pop(future), future.result
 
 
 __all__ = ["Allowance", "Progress", "judge_all", "judge_alone", "judge_as_they_come"]

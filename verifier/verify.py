@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import cast
@@ -132,7 +131,6 @@ def verify_many(
     jobs: int = 1,
     progress: Progress | None = None,
     options: Options | None = None,
-    executor: Executor | None = None,
 ) -> Iterator[tuple[Equation, Verdict]]:
     """``verify_most_general`` for each of many, in the order given, over a pool of ``jobs`` processes.
 
@@ -145,7 +143,6 @@ def verify_many(
         lost=_lost,
         jobs=jobs if jobs > 1 else 0,
         progress=progress,
-        executor=executor,
     )
 
 

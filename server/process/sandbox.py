@@ -85,7 +85,7 @@ def run_in_sandbox(function: str, arguments: JsonObject, bounds: Bounds) -> Retu
 
 def _ending(channel: Channel, deadline: float) -> child.Ending:
     while not channel.closed and (left := deadline - time.monotonic()) > 0:
-        for message in channel.received_within(left):
+        for message in channel.received(left):
             try:
                 return child.ending_of(cast("child.JsonObject", json.loads(message)))
             except (ValueError, LookupError, TypeError, AttributeError, RecursionError):

@@ -39,8 +39,12 @@ class Channel:
         """Sends a file descriptor instead of messages, with one byte. Raises OSError."""
         socket.send_fds(self._connection, [b"\0"], [descriptor])
 
-    def received(self) -> list[bytearray]:
-        """The messages completed by one read, which waits until there is something to read."""
+    def received(self, seconds: float | None = None) -> list[bytearray]:
+        """The messages completed by one read, which waits at most so long (None: as long as it takes)."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self, selectors.EVENT_READ)
+            if not selector.select(None if seconds is None else max(0.0, seconds)):
+                return []
         try:
             chunk = self._connection.recv(_READ_BYTES)
         except OSError:
@@ -56,12 +60,6 @@ class Channel:
             messages.append(self._buffer[_LENGTH.size : end])
             del self._buffer[:end]
         return messages
-
-    def received_within(self, seconds: float) -> list[bytearray]:
-        """As ``received``, but waits at most so long."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self, selectors.EVENT_READ)
-            return self.received() if selector.select(max(0.0, seconds)) else []
 
     def close(self) -> None:
         """Closes this end."""

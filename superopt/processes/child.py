@@ -145,7 +145,7 @@ def _watch(
     ends = child.started + limits.seconds
     told: float | None = None
     while True:
-        for message in child.channel.received_within(min(_LOOK_SECONDS, ends - time.monotonic())):
+        for message in child.channel.received(min(_LOOK_SECONDS, ends - time.monotonic())):
             content = cast("JsonObject", json.loads(message))
             if "progress" in content:
                 on_progress(cast("JsonObject", content["progress"]))

@@ -1,8 +1,8 @@
 """Main module of the processes of ``processes.pool``: reads a function and answers items until it is killed.
 
-All messages are pickled: from the pool ``(begin, function, megabytes)``, then items; from the process for
-each item ``(answer, None)`` or ``(None, exception)``. An empty message says that it is ready, a later one
-that it has kept half of the memory allowed and should be replaced.
+All messages are pickled: from the pool ``(begin, function, megabytes)``, then items; from the process first
+an empty message when it is ready, then for each item a byte, which is 1 if it has kept half of the memory
+allowed and should be replaced, and ``(answer, None)`` or ``(None, exception)``.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def main(descriptor: int) -> NoReturn:
         Confinement(bytes=roomy + megabytes * _MEGABYTE // 2).enter()
     parent.send(b"")
     while True:
-        parent.send(_answered(function, parent.messages.get()))
-        if roomy is not None and private_bytes() > roomy:
-            parent.send(b"")
+        answer = _answered(function, parent.messages.get())
+        is_full = roomy is not None and private_bytes() > roomy
+        parent.send(bytes([is_full]) + answer)
 
 
 def _answered(function: Callable[[object], object], item: bytearray) -> bytes:

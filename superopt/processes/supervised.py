@@ -67,10 +67,14 @@ class Supervised:
     def __exit__(self, *_: object) -> None:
         self.end()
 
-    def end(self) -> None:
-        """Kills the process and its descendants."""
+    def kill(self) -> None:
+        """Kills the process and its descendants; does not wait."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
+
+    def end(self) -> None:
+        """Kills the process and its descendants, and closes the channel."""
+        self.kill()
         self._process.wait()
         self.channel.close()
 

@@ -7,8 +7,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 import psutil
@@ -43,14 +41,12 @@ def lost(item: object, reason: str) -> object:
 
 
 def children() -> list[psutil.Process]:
-    """The processes of pools; not those of ``multiprocessing``."""
-    every = psutil.Process().children(recursive=True)
-    return [child for child in every if "superopt.processes.pool_main" in child.cmdline()]
+    return psutil.Process().children(recursive=True)
 
 
-def all_of(items: Sequence[object], jobs: int, executor: Executor | None = None) -> list[object]:
+def all_of(items: Sequence[object], jobs: int) -> list[object]:
     allowance = Allowance(seconds=2, megabytes=4000)
-    return list(judge_all(judge, items, lost=lost, jobs=jobs, executor=executor, allowance=allowance))  # pyright: ignore[reportArgumentType]
+    return list(judge_all(judge, items, lost=lost, jobs=jobs, allowance=allowance))  # pyright: ignore[reportArgumentType]
 
 
 def test_each_culprit_is_answered_with_what_it_did_and_all_others_are_judged() -> None:
@@ -79,22 +75,6 @@ def test_without_a_process_errors_are_answers_too() -> None:
     answers = all_of(["a", "recurse", "swallow", "b"], 0)
     assert (answers[0], answers[3]) == ("A", "B")
     assert [str(answer).split(":")[1] for answer in answers[1:3]] == [" RecursionError", " MemoryError"]
-
-
-def test_an_executor_that_breaks_is_replaced() -> None:
-    items = [*(f"item{number}" for number in range(20)), "crash", *(f"item{number}" for number in range(20))]
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
-        answers = all_of(items, 2, executor)
-    assert [answer for answer in answers if str(answer).isupper()] == [
-        i.upper() for i in items if i != "crash"
-    ]
-    assert answers[20] == f"crash: {REASONS['crash']}"
-
-
-def test_an_executor_that_takes_no_work_is_replaced() -> None:
-    executor = ThreadPoolExecutor(1)
-    executor.shutdown()
-    assert all_of(["a", "b"], 1, executor) == ["A", "B"]
 
 
 def test_an_answer_does_not_wait_for_those_before_it(tmp_path: Path) -> None:
