@@ -12,10 +12,8 @@ import logging
 import socket
 import subprocess
 import threading
-import time
 from contextlib import closing
 from dataclasses import dataclass
-from typing import cast
 
 from superopt.processes import child
 from superopt.processes.channel import Channel
@@ -64,7 +62,7 @@ def run_in_sandbox(function: str, arguments: JsonObject, bounds: Bounds) -> Retu
         with theirs:
             _prepared.send(theirs.fileno())
         channel.send(task(function, arguments, confinement))
-        ending = _ending(channel, time.monotonic() + _START_SECONDS + seconds)
+        ending = _ending(channel.next_message(_START_SECONDS + seconds))
     match ending:
         case Returned():
             return ending
@@ -83,14 +81,11 @@ def run_in_sandbox(function: str, arguments: JsonObject, bounds: Bounds) -> Retu
             return Failed(ProblemType.COSTLY.document(detail))
 
 
-def _ending(channel: Channel, deadline: float) -> child.Ending:
-    while not channel.closed and (left := deadline - time.monotonic()) > 0:
-        for message in channel.received(left):
-            try:
-                return child.ending_of(cast("child.JsonObject", json.loads(message)))
-            except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-                return child.Stopped()
-    return child.OutOfTime()
+def _ending(answer: bytearray | None) -> child.Ending:
+    try:
+        return child.OutOfTime() if answer is None else child.ending_of(json.loads(answer))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return child.Stopped()
 
 
 class _Prepared:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import selectors
+import math
+import select
 import socket
 import struct
 import threading
+import time
+from collections import deque
 from contextlib import suppress
 
 _LENGTH = struct.Struct("!Q")
 _READ_BYTES = 1 << 18
+_LONGEST_WAIT_SECONDS = 3600.0
 
 
 class Channel:
@@ -23,11 +27,8 @@ class Channel:
         self._connection = connection
         self._most = most
         self._buffer = bytearray()
+        self._messages: deque[bytearray] = deque()
         self._sending = threading.Lock()
-
-    def fileno(self) -> int:
-        """The descriptor of the socket."""
-        return self._connection.fileno()
 
     def send(self, message: bytes) -> None:
         """Sends a message; without effect if the other end has gone."""
@@ -39,27 +40,33 @@ class Channel:
         """Sends a file descriptor instead of messages, with one byte. Raises OSError."""
         socket.send_fds(self._connection, [b"\0"], [descriptor])
 
-    def received(self, seconds: float | None = None) -> list[bytearray]:
-        """The messages completed by one read, which waits at most so long (None: as long as it takes)."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self, selectors.EVENT_READ)
-            if not selector.select(None if seconds is None else max(0.0, seconds)):
-                return []
+    def next_message(self, seconds: float = math.inf) -> bytearray | None:
+        """The next message; None if the channel is closed, or none comes within ``seconds``."""
+        ends = time.monotonic() + seconds
+        readable = select.poll()
+        readable.register(self._connection, select.POLLIN)
+        while not self._messages and not self.closed:
+            left = max(0.0, ends - time.monotonic())
+            if readable.poll(math.ceil(1000 * min(left, _LONGEST_WAIT_SECONDS))):
+                self._read()
+            elif not left:
+                break
+        return self._messages.popleft() if self._messages else None
+
+    def _read(self) -> None:
         try:
             chunk = self._connection.recv(_READ_BYTES)
         except OSError:
             chunk = b""
         self.closed = not chunk
         self._buffer += chunk
-        messages: list[bytearray] = []
         while len(self._buffer) >= _LENGTH.size and not self.closed:
             end = _LENGTH.size + int(_LENGTH.unpack_from(self._buffer)[0])
             self.closed = self._most is not None and end > self._most
             if len(self._buffer) < end or self.closed:
                 break
-            messages.append(self._buffer[_LENGTH.size : end])
+            self._messages.append(self._buffer[_LENGTH.size : end])
             del self._buffer[:end]
-        return messages
 
     def close(self) -> None:
         """Closes this end."""

@@ -145,13 +145,13 @@ def _watch(
     ends = child.started + limits.seconds
     told: float | None = None
     while True:
-        for message in child.channel.received(min(_LOOK_SECONDS, ends - time.monotonic())):
+        message = child.channel.next_message(min(_LOOK_SECONDS, ends - time.monotonic()))
+        if message is not None:
             content = cast("JsonObject", json.loads(message))
-            if "progress" in content:
-                on_progress(cast("JsonObject", content["progress"]))
-            else:
+            if "progress" not in content:
                 return Stopped() if told is not None else ending_of(content)
-        if child.channel.closed:
+            on_progress(cast("JsonObject", content["progress"]))
+        elif child.channel.closed:
             return Stopped() if told is not None else _ending_without_answer(child.exit_code(_END_SECONDS))
         now = time.monotonic()
         if told is None and not wanted():

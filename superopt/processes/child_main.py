@@ -57,9 +57,8 @@ class Parent:
         threading.Thread(target=self._listen, args=(channel,), daemon=True).start()
 
     def _listen(self, channel: Channel) -> None:
-        while not channel.closed:
-            for message in channel.received():
-                self.messages.put(message)
+        while (message := channel.next_message()) is not None:
+            self.messages.put(message)
         os.killpg(0, signal.SIGKILL)
 
 

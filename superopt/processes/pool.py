@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import signal
 import threading
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,7 +21,6 @@ _PROGRAM = "superopt.processes.pool_main"
 _FALSE_STARTS = 3
 _STARTING_SECONDS = 120.0
 _END_SECONDS = 5.0
-_LONGEST_WAIT_SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
@@ -142,13 +140,12 @@ class Pool(Generic[Item, Answer]):
 
     def _next_message(self, process: Supervised, seconds: float) -> bytearray:
         """A message from a process; one that sends none is ended. Raises LostTaskError."""
-        ends = time.monotonic() + seconds
-        while not process.channel.closed:
-            if messages := process.channel.received(min(ends - time.monotonic(), _LONGEST_WAIT_SECONDS)):
-                return messages[0]
-            if time.monotonic() > ends:
-                self._end(process)
-                raise LostTaskError(f"took longer than {seconds:g} s")
+        message = process.channel.next_message(seconds)
+        if message is not None:
+            return message
+        if not process.channel.closed:
+            self._end(process)
+            raise LostTaskError(f"took longer than {seconds:g} s")
         code = process.exit_code(_END_SECONDS) or 0
         self._end(process)
         if code < 0:

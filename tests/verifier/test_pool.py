@@ -41,7 +41,9 @@ def lost(item: object, reason: str) -> object:
 
 
 def children() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
+    """The processes of pools."""
+    every = psutil.Process().children(recursive=True)
+    return [child for child in every if "superopt.processes.pool_main" in child.cmdline()]
 
 
 def all_of(items: Sequence[object], jobs: int) -> list[object]:
