@@ -6,8 +6,9 @@ import pickle
 import signal
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import Generic, TypeVar, cast
 
 from superopt.errors import MissingServiceError
@@ -21,6 +22,7 @@ _PROGRAM = "superopt.processes.pool_main"
 _FALSE_STARTS = 3
 _STARTING_SECONDS = 120.0
 _END_SECONDS = 5.0
+_OVER = "the pool has ended"
 
 
 @dataclass(frozen=True)
@@ -72,25 +74,47 @@ class Pool(Generic[Item, Answer]):
         self._processes: set[Supervised] = set()
         self._idle: list[Supervised] = []
         self._is_over = False
-        self._threads = ThreadPoolExecutor(jobs)  # each waits for one process
+        self._tasks: SimpleQueue[tuple[Future[Answer], Item] | None] = SimpleQueue()
+        self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(jobs)]
 
     def __enter__(self) -> Pool[Item, Answer]:
+        for thread in self._threads:
+            thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_error: object) -> None:
         with self._lock:
             self._is_over = True
             for process in self._processes:
                 process.kill()
-        self._threads.shutdown(cancel_futures=True)
+        for _ in self._threads:
+            self._tasks.put(None)
+        for thread in self._threads:
+            thread.join()
         for process in self._processes:
             process.end()
 
     def submit(self, item: Item) -> Future[Answer]:
         """The answer of an item. The future raises the function's exception, TaskError if that or the answer
-        cannot be sent, LostTaskError, or NoProcessError.
+        cannot be sent or the pool has ended, LostTaskError, or NoProcessError.
         """
-        return self._threads.submit(self._answer, item)
+        future = Future[Answer]()
+        with self._lock:
+            if self._is_over:
+                future.set_exception(TaskError(_OVER))
+            else:
+                self._tasks.put((future, item))
+        return future
+
+    def _run(self) -> None:
+        """Waits for one process at a time; in a daemon thread, for which Python does not wait at its end."""
+        while (task := self._tasks.get()) is not None:
+            future, item = task
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(self._answer(item))
+                except BaseException as error:  # noqa: BLE001 - raised by the future
+                    future.set_exception(error)
 
     def _answer(self, item: Item) -> Answer:
         message = pickle.dumps(item)
@@ -123,7 +147,7 @@ class Pool(Generic[Item, Answer]):
         for _ in range(_FALSE_STARTS):
             with self._lock:
                 if self._is_over:
-                    raise TaskError("the pool has ended")
+                    raise TaskError(_OVER)
                 try:
                     process = Supervised(_PROGRAM, environment=self._environment)
                 except OSError as error:
