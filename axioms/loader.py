@@ -21,7 +21,7 @@ from superopt.axioms.schemas import instances
 from superopt.equations import format_equation, parse_equation
 from superopt.equations.entries import Entry, entries
 from superopt.errors import InvalidEquationError
-from superopt.ir.terms import Equation, applications
+from superopt.ir.terms import Equation
 from superopt.ops.traits import HALVES
 
 RING, LEMMA, UNCUT = "ring", "lemma", "uncut"
@@ -99,7 +99,7 @@ class AxiomSet:
 
 def cuts(equation: Equation) -> bool:
     """Whether the equation contains a half of a split tensor."""
-    terms = applications(*equation.left, *equation.right)
+    terms = equation.applications
     return any(term.operator in HALVES for term in terms)
 
 

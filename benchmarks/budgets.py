@@ -24,7 +24,7 @@ import onnx
 import psutil
 from onnx import TensorProto, helper, numpy_helper
 
-from superopt.journeys.supervision import promised
+from superopt.journeys.supervision import guaranteed_seconds
 
 MODELS = ("dense-5", "dense-100", "dense-2000", "dense-10000", "squeezenet", "bert-base", "vgg19")
 """``dense-N`` has N nodes; the others are of the zoo."""
@@ -62,7 +62,7 @@ def main() -> None:
             path = _built(name, arguments.out)
             for budget in arguments.budgets:
                 found = _optimized(path, budget, arguments.out)
-                broken += found.seconds > promised(budget) or found.code != 0
+                broken += found.seconds > guaranteed_seconds(budget) or found.code != 0
                 rows.append(_row(name, path, budget, found))
                 sys.stdout.write(rows[-1] + "\n")
                 sys.stdout.flush()
@@ -79,7 +79,7 @@ def _row(name: str, path: Path, budget: float, found: Run) -> str:
         f"{path.stat().st_size / 1e6:.0f}",
         f"{budget:g}",
         f"{found.seconds:.1f}",
-        f"{promised(budget):.1f}",
+        f"{guaranteed_seconds(budget):.1f}",
         f"{found.peak / 1e6:.0f}",
         found.report["returned"],
         str(found.report["why"]).partition(":")[0],

@@ -116,9 +116,9 @@ def _tried(
 def _moves(reference: Reference, content: bytes) -> bool:
     """Whether a change is seen in double precision."""
     changed = PreciseModel(load_model(content), threads=1)
-    operands = reference.yardstick.operands
+    operands = reference.baseline.operands
     for sample in reference.samples():
-        own = reference.yardstick.precise(sample)
+        own = reference.baseline.precise(sample)
         try:
             other = changed.run(sample.feeds, math.inf, operands).tensors
         except SuperoptError:

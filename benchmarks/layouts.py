@@ -93,9 +93,9 @@ IMAGES = (
     "",
     "## Images",
     "",
-    "The runtime keeps images in a blocked layout of its own between operators that have kernels for it.",
-    "Prices see it: a source of a kernel is blocked or not, and converting it belongs to the price. How",
-    "many times as fast as the original: after the search that saw layouts (joint), the one that did not",
+    "The runtime keeps images in its own blocked layout between operators that have kernels for it. Prices",
+    "take that into account: a source of a kernel is blocked or not, and its price includes the conversion.",
+    "Speed-up over the original: after the search with layouts (joint), after the search without them",
     "(sequential), and by the runtime's layouts alone.",
     "",
 )
@@ -121,8 +121,8 @@ def main() -> int:
             sys.stdout.write(lines[-1] + "\n")
             sys.stdout.flush()
     matrices = (
-        "Microseconds. Transposed through flags of `Gemm` against the plain form beside it: "
-        f"geometric mean {math.exp(np.mean(np.log(gains))):.3f}x, best {max(gains):.2f}x, "
+        "Times are in microseconds. Speed-up of transposing by flags of `Gemm` over the plain form next to "
+        f"it: geometric mean {math.exp(np.mean(np.log(gains))):.3f}x, best {max(gains):.2f}x, "
         f"worst {min(gains):.2f}x."
     )
     images = ["| network | joint | sequential | layout only |", "|---|---|---|---|"]
@@ -227,14 +227,14 @@ def _ratio(
 
 def _write(path: Path, matrices: str, products: Sequence[str], images: Sequence[str]) -> None:
     text = (
-        "# Do layouts pay?",
+        "# Effect of layouts on latency",
         "",
         f"Written by `python -m benchmarks layouts`; {device_name()}, {runtime_version()}, one thread.",
         "",
         "## Matrices",
         "",
-        "A constant operand is packed by the runtime when a model is opened, however it was stored, and the",
-        "runtime itself turns a `Transpose` beside a product into flags.",
+        "The runtime packs a constant operand when it opens a model, however the operand was stored, and",
+        "turns a `Transpose` beside a product into flags.",
         "",
         matrices,
         "",

@@ -3,8 +3,9 @@
     python -m benchmarks routes [prove] [discover] [optimize]
 
 ``modules``: those in which a function was called. ``given``: those in which a function got the subject itself
-(an equation; a graph or a lifted model). ``returns``: how often such a call went to a module of ``given``
-that had been left. Imports, other threads and child processes are not counted.
+(an equation; a graph or a lifted model). ``returns``: between how many pairs of modules such a call led back
+to one of ``given`` that had been left; a loop counts once. Imports, other threads, child processes and the
+module that defines the subject are not counted.
 """
 
 from __future__ import annotations
@@ -42,6 +43,11 @@ class Route:
     given: list[str] = field(default_factory=list[str])
     names: dict[CodeType, str] = field(default_factory=dict[CodeType, str])
 
+    @property
+    def own(self) -> frozenset[str]:
+        """The modules that define the subjects."""
+        return frozenset(subject.__module__ for subject in self.subjects)
+
     def trace(self, frame: FrameType, event: str, _argument: object) -> None:
         """A profile function (``sys.setprofile``)."""
         if event != "call":
@@ -50,7 +56,11 @@ class Route:
         name = self.names.get(code)
         if name is None:
             module = str(frame.f_globals.get("__name__", ""))
-            is_counted = module.startswith("superopt.") and not code.co_name.startswith("<module")
+            is_counted = (
+                module.startswith("superopt.")
+                and not code.co_name.startswith("<module")
+                and module not in self.own
+            )
             name = self.names[code] = module if is_counted else ""
         if not name:
             return
@@ -64,8 +74,15 @@ class Route:
     @property
     def row(self) -> str:
         """The counts as cells."""
-        distinct = len(set(self.given))
-        return f"{len(self.modules)} | {distinct} | {len(self.given) - distinct}"
+        return f"{len(self.modules)} | {len(set(self.given))} | {len(self._returns())}"
+
+    def _returns(self) -> set[tuple[str, str]]:
+        seen, returns = set[str](), set[tuple[str, str]]()
+        for left, entered in zip(["", *self.given], self.given, strict=False):
+            if entered in seen:
+                returns.add((left, entered))
+            seen.add(entered)
+        return returns
 
 
 @contextmanager

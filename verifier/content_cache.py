@@ -21,12 +21,12 @@ from superopt.files import write_atomically
 
 @dataclass(frozen=True)
 class ContentCache:
-    """Documents by key; without a directory nothing is kept."""
+    """JSON documents by key; without a directory nothing is stored."""
 
     directory: Path | None
 
     def get(self, key: str) -> object | None:
-        """The document kept under the key, None when there is none that can be read."""
+        """Return the document stored under the key, or None if there is no readable one."""
         if self.directory is None:
             return None
         try:
@@ -35,7 +35,7 @@ class ContentCache:
             return None
 
     def put(self, key: str, document: object) -> None:
-        """Keeps a JSON document; a reader sees all of it or nothing."""
+        """Store a JSON document atomically."""
         if self.directory is None:
             return
         path = self._path(self.directory, key)
@@ -48,7 +48,7 @@ class ContentCache:
 
 
 def content_key(parts: Iterable[str]) -> str:
-    """32 hex digits that change when any part changes, or where one part ends and the next begins."""
+    """Return 32 hex digits that depend on every part and on the boundaries between parts."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode()
@@ -57,7 +57,7 @@ def content_key(parts: Iterable[str]) -> str:
 
 
 def user_cache(purpose: str) -> ContentCache:
-    """The cache for one purpose in the user's cache directory."""
+    """Return the cache for one purpose in the user's cache directory."""
     return ContentCache(user_cache_path("superopt", appauthor=False) / purpose)
 
 

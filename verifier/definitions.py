@@ -1,9 +1,9 @@
 """Definitions: normalised syntax trees of this project's code and their references, for hashing.
 
 A *definition* is a function, a class without its members, a member of a class, or an assignment. Its text
-leaves out everything that does not change what it computes: docstrings, comments, annotations, the wording of
-errors, the name and place of its module. ``Closure`` follows names, and attributes by name alone: from
-``x.infer`` it follows every ``infer`` of the classes met, which is too much rather than too little.
+omits everything that does not affect what it computes: docstrings, comments, annotations, the text of errors,
+the name and location of its module. ``Closure`` follows names, and attributes by name only: ``x.infer``
+reaches every ``infer`` of the reached classes, which is an overapproximation.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Place: TypeAlias = "tuple[str, str]"
 
 _IGNORED = frozenset(("annotation", "returns", "type_comment", "type_params", "kind", "ctx"))
 _WORDS = "words"
-"""Stands for the wording of an error."""
+"""Placeholder for the text of an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The text of a definition, in canonical form, the names and attributes that it reads, and the names in
-    its annotations."""
+    """The canonical text of a definition, the names and attributes that it reads, and the names in its
+    annotations."""
 
     text: str
     names: frozenset[str]
@@ -37,7 +37,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """What the top level of a module defines; ``imported`` says where names come from."""
+    """The top-level definitions of a module; ``imported`` maps names to where they come from."""
 
     definitions: Mapping[str, Definition]
     members: Mapping[str, Mapping[str, Definition]]
@@ -46,9 +46,9 @@ class Module:
 
 @dataclass
 class Closure:
-    """All definitions reached from some places, within modules of the packages given.
+    """All definitions reachable from given places, within the given packages.
 
-    A class in ``apart`` is followed only from definitions of its own package, or when it is a root itself.
+    A class in ``apart`` is followed only from definitions of its own package, or if it is a root itself.
     """
 
     packages: tuple[str, ...]
@@ -61,7 +61,7 @@ class Closure:
     _met: set[tuple[str, Definition]] = field(default_factory=set["tuple[str, Definition]"])
 
     def copy(self) -> Closure:
-        """The same closure, to be extended apart from this one."""
+        """Return a copy that can be extended independently."""
         return Closure(
             self.packages,
             self.apart,
@@ -74,7 +74,7 @@ class Closure:
         )
 
     def extend(self, roots: Iterable[Place], attributes: Iterable[str] = ()) -> None:
-        """Reaches what the roots refer to; raises LookupError for a root that is not there."""
+        """Add everything that the roots refer to; raises LookupError if a root does not exist."""
         waiting: list[tuple[str, Definition]] = []
         for place in roots:
             found = self._found(place)
@@ -95,7 +95,7 @@ class Closure:
             waiting.extend(self._read(definition.attributes))
 
     def only_annotated(self) -> frozenset[Place]:
-        """Classes with members that annotations of what was reached name, and nothing else reached."""
+        """Return the classes with members that only annotations of reached definitions name."""
         found: set[Place] = set()
         for name, definition in self._met:
             for place in (self._found((name, each)) for each in definition.annotations):
@@ -108,7 +108,8 @@ class Closure:
         return place not in self.apart or _package(module) == _package(place[0])
 
     def _entered(self, place: Place) -> Iterator[tuple[str, Definition]]:
-        """A definition that is met for the first time; of a class also the members that are read."""
+        """Yield a definition that is reached for the first time, and for a class the members that are
+        read."""
         if place in self._places:
             return
         self._places.add(place)
@@ -122,7 +123,7 @@ class Closure:
                     yield from self._member(place, name, member)
 
     def _read(self, attributes: Iterable[str]) -> Iterator[tuple[str, Definition]]:
-        """The members of those names of all classes met."""
+        """Yield the members with those names of all reached classes."""
         for attribute in set(attributes) - self._attributes:
             self._attributes.add(attribute)
             for place in self._classes:
@@ -137,7 +138,7 @@ class Closure:
             yield place[0], member
 
     def _in_modules(self, module: str, definition: Definition) -> Iterator[Place]:
-        """What a definition reads from modules that it names."""
+        """Yield the places that a definition reads through modules that it names."""
         known = self._module(module)
         for name in definition.names:
             place = known.imported.get(name) if known else None
@@ -149,7 +150,7 @@ class Closure:
                         yield found
 
     def _found(self, place: Place) -> Place | None:
-        """Where a name is defined, followed through imports; None outside of the packages."""
+        """Return where a name is defined, following imports; None outside the packages."""
         seen: set[Place] = set()
         while place not in seen:
             seen.add(place)
@@ -174,7 +175,7 @@ def _package(module: str) -> str:
 
 @functools.cache
 def read_module(name: str) -> Module | None:
-    """The definitions of a module that is installed; None when there is none of that name."""
+    """Return the definitions of an installed module, or None if there is no such module."""
     try:
         spec = importlib.util.find_spec(name)
     except ModuleNotFoundError:
@@ -185,7 +186,8 @@ def read_module(name: str) -> Module | None:
 
 
 def module_of(source: str) -> Module:
-    """The definitions of a module's source; a name that is assigned several times keeps all its values."""
+    """Return the definitions of a module's source; a name that is assigned several times keeps all its
+    values."""
     definitions: dict[str, Definition] = {}
     members: dict[str, Mapping[str, Definition]] = {}
     imported: dict[str, Place] = {}
@@ -206,7 +208,8 @@ def module_of(source: str) -> Module:
 
 
 def _named(statement: ast.stmt) -> Iterator[tuple[str, Definition]]:
-    """What a statement defines; one that defines nothing belongs to the names that it changes."""
+    """Yield the definitions of a statement; a statement that defines nothing belongs to the names that it
+    changes."""
     match statement:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
             yield name, _definition(statement)
@@ -228,7 +231,7 @@ def _class_members(statement: ast.ClassDef) -> Iterator[tuple[str, Definition]]:
 
 
 def _header(statement: ast.ClassDef) -> Definition:
-    """A class without its members: bases, decorators, fields with their defaults in order."""
+    """Return a class without its members: bases, decorators, and fields with their defaults in order."""
     fields = [member for member in statement.body if _is_field(member)]
     bare = ast.ClassDef(
         name=statement.name,
@@ -241,7 +244,7 @@ def _header(statement: ast.ClassDef) -> Definition:
 
 
 def _is_field(member: ast.stmt) -> bool:
-    """Whether a statement in a class makes a field of a dataclass: annotated, and not a class variable."""
+    """Whether a statement in a class defines a dataclass field: annotated, and not a class variable."""
     if not isinstance(member, ast.AnnAssign):
         return False
     annotation = member.annotation
@@ -258,7 +261,7 @@ def _is_docstring(statement: ast.stmt) -> bool:
 
 
 def _merged(pairs: Iterable[tuple[str, Definition]]) -> Iterator[tuple[str, Definition]]:
-    """One definition for each name: overloads and setters are parts of one."""
+    """Merge definitions of the same name: overloads and setters belong together."""
     merged: dict[str, Definition] = {}
     for name, definition in pairs:
         known = merged.get(name)
@@ -283,7 +286,7 @@ def _definition(node: ast.AST) -> Definition:
 
 
 def _annotated(node: ast.AST) -> Iterator[str]:
-    """The names in annotations, quoted ones too."""
+    """Yield the names in annotations, including quoted ones."""
     for part in ast.walk(node):
         for annotation in (getattr(part, "annotation", None), getattr(part, "returns", None)):
             for each in ast.walk(annotation) if isinstance(annotation, ast.AST) else ():
@@ -292,7 +295,8 @@ def _annotated(node: ast.AST) -> Iterator[str]:
 
 
 def _text(node: object, names: set[str], attributes: set[str]) -> str:
-    """A tree as text, the same under every version of Python; notes the names and attributes in it."""
+    """Return a tree as text that is the same under every version of Python; records its names and
+    attributes."""
     match node:
         case list():
             kept = [item for item in node if not (isinstance(item, ast.stmt) and _is_docstring(item))]  # pyright: ignore[reportUnknownVariableType]
@@ -325,7 +329,8 @@ def _text(node: object, names: set[str], attributes: set[str]) -> str:
 
 
 def _without_words(error: ast.expr | None) -> ast.expr | None:
-    """An error that is raised, with one word for each text in it: what it says proves nothing."""
+    """Return a raised error with a placeholder for each text in it, since its wording does not affect
+    proofs."""
     if not isinstance(error, ast.Call):
         return error
     arguments = [

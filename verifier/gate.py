@@ -1,4 +1,4 @@
-"""The gate: compares the hashes of stored rules with the current axioms, operators and verifier."""
+"""Gate: compares the hashes of stored rules with those of the current axioms, operators and verifier."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from superopt.verifier.hashes import operators_hash, operators_of_proof, verifie
 
 @dataclass(frozen=True)
 class StoredVerdict:
-    """What the database keeps of a rule's verdict; ``operators`` are those of the rule itself."""
+    """The stored verdict of a rule; ``operators`` are those of the rule itself."""
 
     rule_id: str
     status: str
@@ -24,7 +24,7 @@ class StoredVerdict:
 
 @dataclass(frozen=True)
 class CurrentState:
-    """What a proof made now would rest on; ``operators_hash`` gives the hash of some operators."""
+    """The hashes that a new proof would have; ``operators_hash`` computes that of a set of operators."""
 
     axioms: AxiomSet
     verifier_hash: str
@@ -33,30 +33,30 @@ class CurrentState:
 
 @dataclass(frozen=True)
 class Judgement:
-    """``reason`` is empty for a rule that may pass."""
+    """Result for one rule; ``reason`` is empty if the rule may pass."""
 
     rule_id: str
     reason: str
 
     @property
     def current(self) -> bool:
-        """Whether the rule is verified under the present axioms, operators and verifier."""
+        """Whether the rule is verified under the current axioms, operators and verifier."""
         return not self.reason
 
 
 def current_state(axioms: AxiomSet) -> CurrentState:
-    """The state of this installation with these axioms."""
+    """Return the current state of this installation with these axioms."""
     return CurrentState(axioms, verifier_hash())
 
 
 def judge(rule: StoredVerdict, state: CurrentState) -> Judgement:
-    """Whether one rule passes, and if not why: only a change of the axioms and operators that its proof used,
-    or of the checker, makes it stale."""
+    """Decide whether one rule passes, and if not, why. A rule is stale only if the axioms or operators that
+    its proof used, or the checker, have changed."""
     return Judgement(rule.rule_id, "; ".join(_reasons(rule, state)))
 
 
 def judge_all(rules: Iterable[StoredVerdict], state: CurrentState) -> Sequence[Judgement]:
-    """The judgement on each rule, in their order."""
+    """Return the judgement for each rule, in order."""
     return [judge(rule, state) for rule in rules]
 
 

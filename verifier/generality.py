@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from superopt.ir.terms import AttributeTerm, AttributeVariable, Equation, Term, Variable, applications
+from superopt.ir.terms import AttributeTerm, AttributeVariable, Equation, Term, Variable
 from superopt.ops.attributes import normalise_attribute
 from superopt.ops.base import attribute_defaults, attribute_names
 from superopt.ops.terms import application
@@ -18,24 +18,24 @@ _CONSTANTS = named(lambda operator: operator.constant)
 def is_instance(special: Equation, general: Equation) -> bool:
     """Whether the special form is the general one for some values of its attribute variables.
 
-    Names of tensors may differ. False also where that is not plain to see: for several outputs in another
-    order, or when the general form has conditions or declared types.
+    Names of tensors may differ. Also False if this is not easily decided: if several outputs are in another
+    order, or the general form has conditions or declared types.
     """
     if general.conditions or general.types or len(special.left) != len(general.left):
         return False
     values: dict[str, object] = {}
     names: dict[str, str] = {}
-    pairs = zip((*special.left, *special.right), (*general.left, *general.right), strict=True)
+    pairs = zip(special.terms, general.terms, strict=True)
     matched = all(_matches(one, other, values, names) for one, other in pairs)
     return matched and len(set(names.values())) == len(names)
 
 
 def with_matrix_axes(equation: Equation) -> Equation | None:
-    """A rule about constant matrices with axes 0 and 1 counted from the end, as products see them.
+    """Rewrite a rule about constant matrices so that axes 0 and 1 count from the end, as in matrix products.
 
-    It says as much of matrices, and something else of batches. None for a rule about anything else.
+    It claims the same for matrices, and more for batches. None for other rules.
     """
-    operators = {term.operator for term in applications(*equation.left, *equation.right)}
+    operators = {term.operator for term in equation.applications}
     if not operators & _OF_MATRICES or not operators & _CONSTANTS:
         return None
     left, right = (tuple(map(_from_the_end, side)) for side in (equation.left, equation.right))

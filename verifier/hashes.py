@@ -1,9 +1,9 @@
-"""Content hashes of what a proof depends on: the meaning of the operators in it, and the checker.
+"""Content hashes of the dependencies of a proof: the meaning of its operators, and the checker.
 
-A hash is over definitions (``verifier.definitions``), not over files: it changes when what they compute
-changes. A proof depends on the operators in its rule and in its axioms, and on what these refer to; not on
-other operators, nor on how an operator is written in ONNX or what it costs. The provers are no part of it:
-what they find is checked.
+A hash covers definitions (``verifier.definitions``), not files, and changes if the results of these
+definitions change. A proof depends on the operators in its rule and in its axioms, and on the definitions
+that these refer to. It does not depend on other operators, on ONNX forms or on costs. Provers are not
+covered, because their results are checked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from superopt.axioms import AxiomSet
-from superopt.ir.terms import Equation, applications
+from superopt.ir.terms import Equation
 from superopt.ops.base import OPERATORS
 from superopt.verifier.content_cache import content_key, user_cache
 from superopt.verifier.definitions import Closure, Place
@@ -29,7 +29,7 @@ PACKAGES = (
     "superopt.rewriting",
     "superopt.verifier",
 )
-"""Where definitions that a proof depends on can be."""
+"""Packages that may contain definitions that a proof depends on."""
 
 CHECKER: tuple[Place, ...] = (
     ("superopt.ir.terms", "Equation"),
@@ -39,18 +39,18 @@ CHECKER: tuple[Place, ...] = (
     ("superopt.verifier.refute.refutation", "refute_on"),
     ("superopt.verifier.certificates.replay", "replay"),
     ("superopt.verifier.refute.validation", "validate_on"),
-    ("superopt.verifier.verify", "Options"),
+    ("superopt.verifier.goal", "Options"),
 )
-"""What judges a rule and its chain, with the instances that it draws."""
+"""Functions that judge a rule and its chain, including those that draw instances."""
 
 MEANING = ("infer", "evaluate", "evaluate_typed", "is_total")
-"""The members of an operator that say what it is."""
+"""Members that define the meaning of an operator."""
 
 
 @dataclass(frozen=True)
 class ContentHashes:
-    """16 hex digits each: ``axioms`` of the whole set, ``operators`` of all of them, ``verifier`` of the
-    checker."""
+    """Hashes of 16 hex digits: ``axioms`` of the whole set, ``operators`` of all operators, ``verifier`` of
+    the checker."""
 
     axioms: str
     operators: str
@@ -59,54 +59,54 @@ class ContentHashes:
 
 @dataclass(frozen=True)
 class _Meanings:
-    """The hash of the checker, and that of each operator."""
+    """The hash of the checker and of each operator."""
 
     checker: str
     operators: Mapping[str, str]
 
 
 def content_hashes(axioms: AxiomSet) -> ContentHashes:
-    """The hashes of everything; a proof that was made now depends on parts of it."""
+    """Return the hashes of all axioms, all operators and the checker; a proof depends on parts of them."""
     return ContentHashes(axioms.hash, operators_hash(OPERATORS), verifier_hash())
 
 
 def operators_hash(operators: Iterable[str]) -> str:
-    """Changes when the definitions that give one of these operators its meaning change."""
+    """Return a hash that changes if the definitions that give one of these operators its meaning change."""
     known = _meanings().operators
     lines = (f"{known.get(name, 'missing')}\n" for name in sorted(set(operators)))
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
 
 
 def verifier_hash() -> str:
-    """Changes when the code that types, refutes, replays or validates changes."""
+    """Return a hash that changes if the code that types, refutes, replays or validates changes."""
     return _meanings().checker
 
 
 @functools.lru_cache(maxsize=8192)
 def operators_in(equation: Equation) -> frozenset[str]:
-    """The operators of both sides."""
-    return frozenset(term.operator for term in applications(*equation.left, *equation.right))
+    """Return the operators of both sides."""
+    return frozenset(term.operator for term in equation.applications)
 
 
 def operators_of_proof(own: Iterable[str], axioms_used: Iterable[str], axioms: AxiomSet) -> frozenset[str]:
-    """The operators of a rule, which are given, and those of the axioms that its proof uses.
+    """Return the given operators of a rule and those of the axioms that its proof uses.
 
-    Every term of a chain is made of these. Axioms that are gone have none.
+    Every term of a chain consists of these. Axioms that no longer exist contribute none.
     """
     used = (axioms.by_name[name] for name in axioms_used if name in axioms.by_name)
     return frozenset(own).union(*map(operators_in, used))
 
 
 def code_lines(source: str) -> str:
-    """The source without blank lines and lines of comment; the same under every version of Python."""
+    """Return the source without blank lines and comment lines; the same under every version of Python."""
     lines = (line.rstrip() for line in source.splitlines())
     return "\n".join(line for line in lines if line and not line.lstrip().startswith("#"))
 
 
 @functools.cache
 def _meanings() -> _Meanings:
-    """The hashes, remembered in the user's cache directory by the content of all sources: parsing them takes
-    longer than the start of a command."""
+    """Return the hashes, cached by the content of all sources in the user's cache directory, because parsing
+    the sources takes longer than starting a command."""
     cache, key = user_cache("meanings"), content_key(_sources())
     known = cache.get(key)
     if isinstance(known, dict):
@@ -119,7 +119,7 @@ def _meanings() -> _Meanings:
 
 
 def meanings_now() -> _Meanings:
-    """The hashes, computed from the sources."""
+    """Compute the hashes from the sources."""
     places = {name: (cls.__module__, cls.__qualname__) for name, cls in OPERATORS.items()}
     checker = Closure(PACKAGES, frozenset(places.values()))
     checker.extend(CHECKER, MEANING)
@@ -136,7 +136,7 @@ def _hash(texts: Iterable[str]) -> str:
 
 
 def _sources() -> Iterable[str]:
-    """The text of every module in which a definition can be, with where it is."""
+    """Yield the name and text of every module that may contain a definition."""
     for package in PACKAGES:
         folder = Path(str(resources.files(package)))
         for path in sorted(folder.rglob("*.py")):

@@ -20,12 +20,12 @@ from superopt.rewriting.evaluation import evaluate_terms
 from superopt.rewriting.typing import Typing
 
 TOLERANCE = 1e-9
-"""Relative to both numbers, beside their errors: functions of libraries come without a bound."""
+"""Relative tolerance, in addition to the error bounds, because library functions come without bounds."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """An element at which the sides differ, or at which one that should be defined is not."""
+    """An element at which the sides differ, or at which one side should be defined but is not."""
 
     output: int
     place: tuple[int, ...]
@@ -40,8 +40,8 @@ class Difference:
 def difference_between(
     equation: Equation, typing: Typing, inputs: Mapping[str, PartialArray]
 ) -> Difference | None:
-    """The first element at which the equation does not hold in a direction that it claims."""
-    values = evaluate_terms((*equation.left, *equation.right), typing, PartialDomain(), inputs)
+    """Return the first element at which the equation fails in a claimed direction, or None."""
+    values = evaluate_terms(equation.terms, typing, PartialDomain(), inputs)
     half = len(equation.left)
     for output, (left, right) in enumerate(zip(values[:half], values[half:], strict=True)):
         found = first_difference(equation.direction, left, right, output)
@@ -53,7 +53,7 @@ def difference_between(
 def first_difference(
     direction: Direction, left: PartialArray, right: PartialArray, output: int = 0
 ) -> Difference | None:
-    """The first element at which one output does not hold in a direction that is claimed."""
+    """Return the first element at which one output fails in a claimed direction, or None."""
     left, right = _alike(left, right)
     wrong = not_refined(left, right)
     if direction is not Direction.FORWARD:
@@ -66,9 +66,9 @@ def first_difference(
 
 
 def not_refined(source: PartialArray, target: PartialArray) -> Flags:
-    """Where the source is defined, and the target is undefined or another number.
+    """Return where the source is defined, and the target is undefined or different.
 
-    Where rounding or overflow leaves open what an element is, nothing is said.
+    Elements that rounding or overflow leave undecided are never reported.
     """
     with np.errstate(invalid="ignore"):
         slack = source.error + target.error + TOLERANCE * (np.abs(source.value) + np.abs(target.value))
@@ -79,8 +79,8 @@ def not_refined(source: PartialArray, target: PartialArray) -> Flags:
 def awkward_inputs(
     generator: np.random.Generator, stack: int, types: Mapping[str, TensorType]
 ) -> dict[str, PartialArray]:
-    """Random real inputs: ``stack`` times numbers of both signs, the last with zeros and ones; then small
-    integers, positive numbers, and positive numbers among which some are 0 or negative."""
+    """Return random real inputs: ``stack`` arrays of numbers of both signs, the last with zeros and ones;
+    then small integers, positive numbers, and positive numbers with some zeros or negative numbers."""
     domain = PartialDomain()
     (further,) = generator.spawn(1)
     inputs: dict[str, PartialArray] = {}
@@ -92,7 +92,7 @@ def awkward_inputs(
 
 
 def _special_values(generator: np.random.Generator, stack: int, shape: tuple[int, ...]) -> Array:
-    """Small numbers of both signs; in the last of the stack zeros and ones too."""
+    """Return small numbers of both signs; the last array of the stack also has zeros and ones."""
     values = np.round(generator.normal(size=(stack, *shape)) * 2, 3)
     chosen = generator.random(shape)
     values[-1] = np.where(chosen < 0.2, 0.0, np.where(chosen > 0.9, 1.0, values[-1]))
@@ -100,7 +100,7 @@ def _special_values(generator: np.random.Generator, stack: int, shape: tuple[int
 
 
 def _further_values(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Small integers; positive numbers; positive numbers, few of which are 0 or negative."""
+    """Return small integers, positive numbers, and positive numbers with a few zeros or negative numbers."""
     integers = generator.integers(-2, 3, shape).astype(np.float64)
     positive, mostly = (generator.integers(1, 33, shape).astype(np.float64) / 8 for _ in range(2))
     chosen = generator.random(shape)
@@ -109,7 +109,7 @@ def _further_values(generator: np.random.Generator, shape: tuple[int, ...]) -> A
 
 
 def _alike(left: PartialArray, right: PartialArray) -> tuple[PartialArray, PartialArray]:
-    """Both with stacks of one length."""
+    """Broadcast both arrays to one stack length."""
     (a, b), (d, e) = (
         np.broadcast_arrays(left.value, right.value),
         np.broadcast_arrays(left.error, right.error),
@@ -118,7 +118,7 @@ def _alike(left: PartialArray, right: PartialArray) -> tuple[PartialArray, Parti
 
 
 def _written(left: PartialArray, right: PartialArray, place: tuple[int, ...]) -> tuple[str, str]:
-    """Both elements, with as many digits as tell them apart."""
+    """Return both elements as text, with enough digits to distinguish them."""
     short, long = (tuple(_element(array, place, digits) for array in (left, right)) for digits in (6, 17))
     return (short[0], short[1]) if short[0] != short[1] else (long[0], long[1])
 

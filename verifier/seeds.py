@@ -1,4 +1,4 @@
-"""Seeds of random choices: derived from the checked equation and a number, optionally unpredictable."""
+"""Seeds of random choices: derived from the checked equation and a number, or unpredictable."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from superopt.ir.terms import Equation
 
 
 def seed_of(equation: Equation, stream: int, seed: int = 0) -> int:
-    """A seed for one stream of random choices about one equation.
+    """Return a seed for one stream of random choices about one equation.
 
-    With ``seed`` 0 it depends only on what is checked, so that results are reproducible, but the author of an
+    With ``seed`` 0 it depends only on the arguments, so results are reproducible, but the author of an
     equation can predict them.
     """
     salt = f"{seed}:" if seed else ""
@@ -21,5 +21,5 @@ def seed_of(equation: Equation, stream: int, seed: int = 0) -> int:
 
 
 def chosen_seed(seed: int | None) -> int:
-    """The seed, or one from the operating system, never 0, where there is None."""
+    """Return the given seed, or for None a nonzero one from the operating system."""
     return 1 + int.from_bytes(os.urandom(8), "big") if seed is None else seed

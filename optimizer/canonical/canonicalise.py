@@ -21,7 +21,7 @@ from superopt.traversal import postorder
 
 @dataclass(frozen=True, slots=True)
 class CanonicalStep:
-    """A step at a node: ``fold`` where a value is computed ahead of the run."""
+    """A step at a node; ``fold`` means that a value is computed before the run."""
 
     kind: Literal["canonicalise", "fold"]
     what: str
@@ -30,7 +30,7 @@ class CanonicalStep:
 
 @dataclass(frozen=True)
 class Canonical:
-    """The canonical graph; the lifted one itself where no step was needed."""
+    """The canonical graph, or the lifted one itself if no step was needed."""
 
     graph: Graph
     steps: tuple[CanonicalStep, ...]
@@ -121,7 +121,8 @@ class _Pass:
         return "calculated once already"
 
     def _spelled_anew(self) -> Iterator[NodeId]:
-        """Scalar steps after a convolution, given with axes of size 1, which ONNX Runtime does not fuse."""
+        """Yield scalar steps after a convolution that the model stores with axes of size 1, which ONNX
+        Runtime does not fuse; they are written anew, without axes."""
         for node_id, node in self._graph.nodes.items():
             if node_id not in self._editor or node_id in self._protected or node.origin is None:
                 continue
@@ -138,7 +139,7 @@ class _Pass:
         return traits(node.operator.name).product is Product.CONVOLUTION
 
     def _dead(self) -> list[NodeId]:
-        """Nodes that neither an output nor an opaque node needs."""
+        """Return the nodes that neither an output nor an opaque node needs."""
         graph = self._editor.build()
         ends = [value.node for value in graph.outputs]
         ends += [node.id for node in graph if isinstance(node.operator, Opaque)]
@@ -157,7 +158,7 @@ class _Pass:
 
 
 def _is_fused_with_a_number(node: Node) -> bool:
-    """Whether it is a factor, or a sum by vectors."""
+    """Whether the node multiplies by a factor or adds a vector."""
     operator = traits(node.operator.name)
     return operator.role is FusionRole.FACTOR or (
         operator.role is FusionRole.VECTOR and operator.neutral == 0

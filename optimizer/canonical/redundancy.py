@@ -28,7 +28,7 @@ class Simpler:
 
 
 def same_value(graph: GraphEditor, node: Node) -> Same | None:
-    """The operand that a node passes on unchanged, if any."""
+    """Return the operand that a node passes on unchanged, if any."""
     if not isinstance(node.operator, Operator) or not node.inputs:
         return None
     why = node.operator.why_same(tuple(map(graph.type_of, node.inputs)), node.types[0])
@@ -46,7 +46,7 @@ def _leaves_axes(operator: Operator, output: ValueType) -> bool:
 
 
 def _neutral(graph: GraphEditor, node: Node, operator: Operator) -> Same | None:
-    """x + 0, x - 0, x * 1, x / 1."""
+    """Match x + 0, x - 0, x * 1 and x / 1."""
     if operator.neutral is None:
         return None
     slots = (1, 0) if operator.commutative else (1,)
@@ -57,7 +57,7 @@ def _neutral(graph: GraphEditor, node: Node, operator: Operator) -> Same | None:
 
 
 def simpler_operator(graph: GraphEditor, node: Node) -> Simpler | None:
-    """Composition of two reshapes, transpositions or broadcasts as one operator."""
+    """Combine two reshapes, transpositions or broadcasts into one operator."""
     type_ = node.types[0] if node.types else None
     if len(node.inputs) != 1 or not isinstance(node.operator, Operator) or not isinstance(type_, TensorType):
         return None

@@ -15,15 +15,15 @@ from superopt.optimizer.cost.runtime import Array
 @dataclass(frozen=True, slots=True)
 class Agreement:
     """Distance between two sets of outputs. ``max_rel_error`` is relative to the largest element of an
-    output; ``excess`` is the distance in multiples of the tolerance: outputs agree where it is at most 1.
-    ``tells``: rounding alone is not known to change an output by a large share of its size."""
+    output; ``excess`` is the distance in multiples of the tolerance, so outputs agree if it is at most 1.
+    ``is_conclusive`` is False if rounding alone changes an output by a large share of its size."""
 
     agrees: bool
     max_abs_error: float
     max_rel_error: float
     excess: float
     why: str = ""
-    tells: bool = True
+    is_conclusive: bool = True
 
     def and_also(self, other: Agreement) -> Agreement:
         """Combination of two agreements: the worse of each field."""
@@ -33,7 +33,7 @@ class Agreement:
             max(self.max_rel_error, other.max_rel_error),
             max(self.excess, other.excess),
             self.why or other.why,
-            self.tells and other.tells,
+            self.is_conclusive and other.is_conclusive,
         )
 
 
@@ -49,7 +49,7 @@ class Leaf:
 
     @property
     def is_real(self) -> bool:
-        """Whether it holds real numbers, which rounding changes."""
+        """Whether it holds real numbers, which are subject to rounding."""
         return self.array.dtype.kind in "fc"
 
 

@@ -20,10 +20,10 @@ from superopt.optimizer.check.compare import (
     leaves,
 )
 from superopt.optimizer.check.distance import floor_of
+from superopt.optimizer.check.error_baseline import ErrorBaseline
 from superopt.optimizer.check.inputs import InputPlan
 from superopt.optimizer.check.judging import Evidence, Judge
-from superopt.optimizer.check.sampling import Sample, Sampling, draw_samples, has_finite, is_alive
-from superopt.optimizer.check.yardstick import Yardstick
+from superopt.optimizer.check.sampling import Sample, Sampling, draw_samples, has_finite, outputs_vary
 from superopt.optimizer.cost.runtime import Array, LoadedModel, Port, RuntimeRefusedError
 
 _REPEAT_SHARE = 0.1
@@ -65,7 +65,7 @@ class Reference:
         self.sampling = sampling
         self.names = [port.name for port in model.outputs]
         self.tolerance = floor_of(_first_float(model), sampling.tolerance)
-        self.yardstick = Yardstick(model, source, sampling.deadline)
+        self.baseline = ErrorBaseline(model, source, sampling.deadline)
         self._drawn: list[Sample] = []
         self._source = draw_samples(model, plan, sampling)
         self._repeated: Agreement | None = None
@@ -99,7 +99,7 @@ class Reference:
                 if time.monotonic() >= self.sampling.deadline:
                     break
         self._source.close()
-        self._model = self.yardstick.model = None
+        self._model = self.baseline.model = None
 
 
 def check_equivalence(reference: Reference, other: LoadedModel) -> Equivalence:
@@ -109,7 +109,7 @@ def check_equivalence(reference: Reference, other: LoadedModel) -> Equivalence:
     difference = _signature_difference(reference, other)
     if difference:
         return _refusal(reference.tolerance, difference)
-    reference.yardstick.deadline = reference.sampling.deadline
+    reference.baseline.deadline = reference.sampling.deadline
     return _Check(reference, other).verdict()
 
 
@@ -118,16 +118,16 @@ class _Check:
 
     def __init__(self, reference: Reference, other: LoadedModel) -> None:
         self._reference = reference
-        self._yardstick = reference.yardstick
+        self._baseline = reference.baseline
         self._other = other
-        self._judge = Judge(reference.yardstick, reference.sampling.tolerance)
+        self._judge = Judge(reference.baseline, reference.sampling.tolerance)
         self._compared: list[Sample] = []
         self._alive = False
 
     def verdict(self) -> Equivalence:
         """Compares sample by sample until the outputs disagree or time runs out."""
         reference = self._reference
-        total, tells, last = EQUAL, False, tuple[object, ...]()
+        total, is_conclusive, last = EQUAL, False, tuple[object, ...]()
         for sample in reference.samples():
             if not self._compared and reference.repeated().excess > _REPEAT_SHARE:
                 why = "two runs of the original on the same inputs differ, so nothing can be certified"
@@ -135,12 +135,12 @@ class _Check:
             judged = self._outputs(sample)
             total = total.and_also(judged)
             self._compared.append(sample)
-            self._alive = self._alive or (judged.tells and is_alive(sample.outputs, last))
-            tells = tells or has_finite(sample.outputs)
+            self._alive = self._alive or (judged.is_conclusive and outputs_vary(sample.outputs, last))
+            is_conclusive = is_conclusive or has_finite(sample.outputs)
             last = sample.outputs
             if not total.agrees or self._is_late():
                 break
-        if total.agrees and self._compared and not tells:
+        if total.agrees and self._compared and not is_conclusive:
             why = "no output has a finite number on any of the inputs, so nothing can be certified"
             return _refusal(reference.tolerance, why)
         if total.agrees and not (self._is_late() and self._alive):
@@ -175,13 +175,13 @@ class _Check:
         their outputs. Inconclusive if one of the models does not run in this form, or if tensor sizes
         differ."""
         pairs = self._saturating
-        until = self._yardstick.until()
+        until = self._baseline.until()
         total = EQUAL
         if not pairs:
             return total
         last: tuple[object, ...] = ()
         try:
-            ours = self._yardstick.inside()
+            ours = self._baseline.inside()
             assert ours is not None, "a model in memory"
             names = [saturation.operand for saturation in pairs.values()]
             theirs = LoadedModel(with_outputs(self._bytes, names), self._other.threads)
@@ -196,7 +196,7 @@ class _Check:
                 judged = self._judge.judged(sample, a, b, settled)
                 total = total.and_also(judged)
                 values = tuple(leaf.array for leaf in a)
-                self._alive = self._alive or (judged.tells and is_alive(values, last))
+                self._alive = self._alive or (judged.is_conclusive and outputs_vary(values, last))
                 last = values
                 if not total.agrees or time.monotonic() >= until:
                     break
@@ -211,7 +211,7 @@ class _Check:
     @property
     def _saturating(self) -> Mapping[Saturation, Saturation]:
         """Operands that saturate to the same output, in the original and in the other model."""
-        own = self._yardstick.saturations
+        own = self._baseline.saturations
         if not own or not self._bytes:
             return {}
         other = saturations(self._bytes)

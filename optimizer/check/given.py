@@ -95,8 +95,8 @@ def check_agreement(dims: Mapping[str, int], sizes: Mapping[str, int], where: st
 
 
 def names_apart(source: SourceModel, dims: Mapping[str, int], inputs: Path | None) -> frozenset[str]:
-    """Names of dimensions shared by several input axes that need not have equal sizes: their sizes are
-    requested one by one (``x.2``), or differ in the given inputs."""
+    """Return names of dimensions that several input axes share although their sizes may differ: sizes are
+    requested for each axis (``x.2``), or differ in the given inputs."""
     places: dict[str, list[tuple[str, int]]] = {}
     for value in source.proto.graph.input:
         for axis, dimension in enumerate(value.type.tensor_type.shape.dim):

@@ -66,7 +66,7 @@ _VARIED: Mapping[Kind, tuple[int, ...]] = {
 """Further sizes at which a model that runs at the first ones is checked."""
 
 _TEXT_LINE = 96
-"""An image of at most this height is taken for a line of text, four times as wide."""
+"""An image of at most this height is assumed to be a line of text, four times as wide."""
 
 _WORD = r"(^|[\W_])(%s)($|[\W_\d])"
 _NAMES: Sequence[tuple[re.Pattern[str], Kind]] = tuple(
@@ -126,7 +126,7 @@ def sizes_to_try(dimensions: Sequence[OpenDimension], given: Mapping[str, int]) 
 def varied(
     dimensions: Sequence[OpenDimension], settled: Mapping[str, int], given: Mapping[str, int]
 ) -> Iterator[dict[str, int]]:
-    """Alternative sets of sizes in which guessed dimensions differ from those settled on."""
+    """Yield alternative sets of sizes in which guessed dimensions differ from the settled ones."""
     for variation in range(_VARIATIONS):
         yield _related(
             {d.name: settled[d.name] if d.name in given else _VARIED[d.kind][variation] for d in dimensions},
@@ -145,7 +145,7 @@ def varied(
 
 
 def example(sizes: Mapping[str, int]) -> str:
-    """Command-line example for giving sizes."""
+    """Return a command-line example for giving sizes."""
     return " ".join(
         f"--dim {name}={size}" if re.fullmatch(r"[\w.:/-]+", name) else f"--dim '{name}={size}'"
         for name, size in sizes.items()
@@ -179,7 +179,7 @@ def _guess(dimension: OpenDimension, attempt: int, *, demands: bool) -> int:
 
 
 def _other_side(port: Port, axis: int) -> int | None:
-    """A usual width for a known height, or the reverse."""
+    """Return a usual width for a known height, or the reverse."""
     image = image_axes(port)
     if image is None or axis not in image:
         return None
@@ -204,7 +204,8 @@ def _related(sizes: dict[str, int], given: Mapping[str, int]) -> dict[str, int]:
 
 
 def _calculated(text: str, sizes: Mapping[str, int]) -> int | None:
-    """A sum, difference, product or quotient of sizes and numbers, from left to right; None otherwise."""
+    """Return a sum, difference, product or quotient of sizes and numbers, evaluated from left to right; None
+    otherwise."""
     parts = _OPERATION.split(text)
     numbers = [int(part) if part.isdigit() else sizes.get(part) for part in parts[::2]]
     if len(numbers) < 2 or any(number is None for number in numbers):

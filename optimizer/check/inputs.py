@@ -38,7 +38,8 @@ def _nothing() -> Mapping[str, int]:
 @dataclass(frozen=True, slots=True)
 class InputPlan:
     """Plan for generating inputs: the model's ports with names for open dimensions, and the role of each.
-    ``given`` are sizes requested by the user; ``settled`` are all sizes, where they are known to run."""
+    ``given`` are sizes requested by the user; ``settled`` are all sizes, if the model is known to run at
+    them."""
 
     ports: tuple[Port, ...]
     roles: Mapping[str, Role]
@@ -52,7 +53,7 @@ class InputPlan:
         return {port.name: self._array(port, random, sizes, scale) for port in self.ports}
 
     def size_choices(self) -> Iterator[dict[str, int]]:
-        """Sizes of open dimensions to check at: those settled on, or the usual ones, then variations."""
+        """Yield sizes of open dimensions for checks: the settled or usual ones, then variations."""
         usual = sizes_to_try(self.dimensions, self.given)
         first = dict(self.settled) or next(usual)
         yield first
@@ -61,7 +62,7 @@ class InputPlan:
             yield from usual
 
     def usual_sizes(self) -> Iterator[dict[str, int]]:
-        """Sizes of open dimensions at which the model may run, the most usual first."""
+        """Yield sizes of open dimensions at which the model may run, most usual first."""
         return sizes_to_try(self.dimensions, self.given)
 
     def at(self, settled: Mapping[str, int]) -> InputPlan:
@@ -69,7 +70,7 @@ class InputPlan:
         return replace(self, settled=settled)
 
     def sizes_of(self, arrays: Mapping[str, Array]) -> dict[str, int]:
-        """The sizes of open dimensions in given input arrays; the first where they disagree."""
+        """Return the sizes of open dimensions in given input arrays; of contradictory sizes, the first."""
         found: dict[str, int] = {}
         for port in self.ports:
             shape = arrays[port.name].shape if port.name in arrays else ()
@@ -149,7 +150,7 @@ def _named(lifted: LiftedModel, ports: Sequence[Port]) -> tuple[Port, ...]:
 
 
 def _rank_read(lifted: LiftedModel, name: str) -> int:
-    """The rank that the first layer reading an input takes; 2 if there is none."""
+    """Return the rank that the first layer reading an input requires; 2 if there is none."""
     for reader in readers_by_tensor(lifted.source).get(name, ()):
         if reader.slot == 0 and reader.op_type in ("Conv", "MaxPool", "AveragePool"):
             return len(_weight_shape(lifted, reader)) or 4
@@ -157,7 +158,7 @@ def _rank_read(lifted: LiftedModel, name: str) -> int:
 
 
 def _demanded(lifted: LiftedModel, ports: Sequence[Port]) -> Mapping[tuple[str, int], int]:
-    """The sizes that a layer's weights require of the axes of an input."""
+    """Return the sizes that a layer's weights require of the axes of an input."""
     found: dict[tuple[str, int], int] = {}
     readers = readers_by_tensor(lifted.source)
     for port in ports:
@@ -177,6 +178,6 @@ def _demanded(lifted: LiftedModel, ports: Sequence[Port]) -> Mapping[tuple[str, 
 
 
 def _weight_shape(lifted: LiftedModel, reader: Reader) -> tuple[int, ...]:
-    """The shape of a constant in the second slot; empty if there is none."""
+    """Return the shape of a constant in the second slot; empty if there is none."""
     weight = lifted.source.constants.get(reader.inputs[1]) if len(reader.inputs) > 1 else None
     return () if weight is None else tuple(map(int, weight.shape.numpy()))

@@ -23,7 +23,8 @@ import numpy as np
 from superopt.optimizer.cost.runtime import Array
 
 QUANTILE = 0.3
-"""Quantile of the times of a round that is used as the time of a run: disturbances only add to it."""
+"""Quantile of the times in a round that is used as the time of a run, because disturbances only increase
+times."""
 
 DOUBT = 0.01
 """Probability that the interval lies wholly above, or wholly below, the true ratio."""
@@ -44,7 +45,7 @@ _PRIOR_PAIRS = 2
 """Weight of the prior variances, as a number of rounds and of pairs."""
 
 _OF_MEDIAN = math.sqrt(math.pi / 2)
-"""Ratio of the standard deviation of a median to that of a mean, and of standard deviation to mean
+"""Ratio of the standard deviation of a median to that of a mean, and of standard deviation to mean absolute
 deviation."""
 
 _WIDE = 0.08

@@ -16,8 +16,8 @@ import numpy as np
 
 from superopt.optimizer.check.compare import EQUAL, Agreement, Leaf, difference, disagreement, mismatch
 from superopt.optimizer.check.distance import NONE, Distance, distance, floor_of
-from superopt.optimizer.check.sampling import TELLING, Sample
-from superopt.optimizer.check.yardstick import Precise, Yardstick
+from superopt.optimizer.check.error_baseline import ErrorBaseline, Precise
+from superopt.optimizer.check.sampling import CONCLUSIVE_SHARE, Sample
 from superopt.optimizer.cost.runtime import Array
 
 ORIGINAL, DOUBLE, SPREAD = "original", "double precision", "spread of the original"
@@ -49,8 +49,8 @@ class Evidence:
 class Judge:
     """Judges samples of one rewritten model; ``evidence`` covers all samples so far."""
 
-    def __init__(self, yardstick: Yardstick, tolerance: float | None) -> None:
-        self._yardstick = yardstick
+    def __init__(self, baseline: ErrorBaseline, tolerance: float | None) -> None:
+        self._baseline = baseline
         self._tolerance = tolerance
         self.evidence = Evidence()
 
@@ -61,8 +61,8 @@ class Judge:
         theirs: Sequence[Leaf],
         settled: Mapping[str, Settle] | None = None,
     ) -> Agreement:
-        """Compares two runs on a sample. ``settled`` tensors saturate to an output, so that their absolute
-        error matters: the floor is absolute, too."""
+        """Compare two runs on a sample. ``settled`` tensors saturate to an output, so their absolute error
+        matters and the floor is absolute, too."""
         why = mismatch(ours, theirs)
         if why:
             return disagreement(why)
@@ -74,8 +74,8 @@ class Judge:
         return total
 
     def look(self, sample: Sample, ours: Sequence[Leaf], theirs: Sequence[Leaf], share: float) -> None:
-        """Records the errors of both models against double precision, if that takes little time."""
-        precise = self._yardstick.precise_soon(sample, share)
+        """Record the errors of both models against double precision, if that takes little time."""
+        precise = self._baseline.precise_soon(sample, share)
         for a, b in zip(ours, theirs, strict=True):
             if precise is not None and a.is_real:
                 aim = _aim(precise, a, _as_it_is)
@@ -93,31 +93,31 @@ class Judge:
         if direct.excess(NONE, floor) <= 1:
             return Agreement(True, direct.absolute, direct.largest, direct.excess(NONE, floor))  # noqa: FBT003
         own, error, aim, kind = NONE, direct, a, SPREAD
-        precise = self._yardstick.precise(sample)
+        precise = self._baseline.precise(sample)
         exact = None if precise is None else _aim(precise, ours, settle)
         if exact is not None:
             found = distance(a, exact)
-            if found.rms <= max(TELLING, _COARSE * floor):
+            if found.rms <= max(CONCLUSIVE_SHARE, _COARSE * floor):
                 own, error, aim, kind = found, distance(b, exact), exact, DOUBLE
         if error.excess(own, floor) > 1:
-            for tensors in self._yardstick.perturbed(sample):
+            for tensors in self._baseline.perturbed(sample):
                 moved = tensors.get(ours.name)
                 if moved is not None and moved.shape == ours.array.shape:
                     own = own.worst(distance(settle(moved), aim))
         excess = error.excess(own, floor)
         self._note(kind, ours.name, excess, own, error, precise)
         why = "" if excess <= 1 else _explained(ours, excess, error, own, kind)
-        tells = own.rms <= max(TELLING, _COARSE * floor)
-        return Agreement(excess <= 1, direct.absolute, direct.largest, excess, why, tells)
+        is_conclusive = own.rms <= max(CONCLUSIVE_SHARE, _COARSE * floor)
+        return Agreement(excess <= 1, direct.absolute, direct.largest, excess, why, is_conclusive)
 
     def _exact(self, sample: Sample, ours: Leaf, theirs: Leaf) -> Agreement:
-        """Outputs that are not floating point must equal those of the original or of one of its perturbed
-        runs, element by element."""
+        """Require that outputs without floating point numbers equal those of the original or of one of its
+        perturbed runs, element by element."""
         a, b = ours.array, theirs.array
         if np.array_equal(a, b):
             return EQUAL
-        precise = self._yardstick.precise(sample)
-        runs = [*(() if precise is None else (precise.tensors,)), *self._yardstick.perturbed(sample)]
+        precise = self._baseline.precise(sample)
+        runs = [*(() if precise is None else (precise.tensors,)), *self._baseline.perturbed(sample)]
         known = [run[ours.name] for run in runs if ours.name in run and run[ours.name].shape == a.shape]
         explained = a == b
         for other in known:
@@ -142,7 +142,7 @@ class Judge:
         if excess <= self.evidence.excess:
             return
         nodes, single = (0, 0) if precise is None else (precise.nodes, precise.single)
-        self.evidence = Evidence(kind, output, excess, own, error, nodes, single, self._yardstick.why)
+        self.evidence = Evidence(kind, output, excess, own, error, nodes, single, self._baseline.why)
 
 
 def _as_it_is(array: Array) -> Array:

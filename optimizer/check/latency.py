@@ -15,10 +15,10 @@ from superopt.optimizer.check.interval import DOUBT, Comparison, compared, pair_
 from superopt.optimizer.cost.runtime import Array, BoundRun, LoadedModel, ModelFile, Provider, RunTime
 
 _LOOKS = (3, 6, 12, 24)
-"""Numbers of rounds after which timing may stop if the answer is clear."""
+"""Numbers of rounds after which timing may stop if the result is clear."""
 
 _MOST_LOOKS = len(_LOOKS) + 2
-"""Interim analyses in all, including those when the time and the extended time are over."""
+"""Total number of interim analyses, including those at the ends of the time and the extended time."""
 
 _MIN_ROUNDS = _LOOKS[0]
 _USUAL_ROUNDS = _LOOKS[-1]
@@ -35,7 +35,7 @@ _SESSION_NOISE = 0.01
 precise."""
 
 _SHORTEST_SAMPLE = 500.0
-"""Microseconds; as many shorter runs as fit make one sample, whose value is the fastest of them."""
+"""Microseconds of one sample: as many shorter runs as fit, of which the fastest counts."""
 
 _WARM_UP = 50_000.0
 """Microseconds; a model with longer runs is warm after one run."""
@@ -45,7 +45,7 @@ Pairs: TypeAlias = "list[Pair]"
 
 
 @dataclass(frozen=True, slots=True)
-class Contest:
+class ModelPair:
     """Two models, how to run them, and the random generator."""
 
     before: ModelFile
@@ -61,20 +61,20 @@ class Contest:
         return LoadedModel(model, self.threads, provider=self.provider).bind(self.feeds)
 
 
-Round: TypeAlias = "Callable[[Contest, Sequence[int], int | None, float], Pairs]"
+Round: TypeAlias = "Callable[[ModelPair, Sequence[int], int | None, float], Pairs]"
 """One round: times of both models, loaded in random order; the number of pairs (None: as many as suit) and
 the target duration in seconds."""
 
 
-def _side_by_side(contest: Contest, order: Sequence[int], pairs: int | None, seconds: float) -> Pairs:
+def _side_by_side(models: ModelPair, order: Sequence[int], pairs: int | None, seconds: float) -> Pairs:
     opened = time.monotonic()
-    runs = {which: contest.run(which) for which in order}
+    runs = {which: models.run(which) for which in order}
     often = repeats(min(warmed_up(run) for run in runs.values()))
     opening = time.monotonic() - opened
     timed: Pairs = []
     began = time.monotonic()
     while pairs is None or len(timed) < pairs:
-        first = int(contest.random.integers(2))
+        first = int(models.random.integers(2))
         times = {which: fastest(runs[which], often) for which in (first, 1 - first)}
         timed.append((times[0], times[1]))
         if pairs is None:
@@ -85,11 +85,11 @@ def _side_by_side(contest: Contest, order: Sequence[int], pairs: int | None, sec
     return timed
 
 
-def _one_by_one(contest: Contest, order: Sequence[int], pairs: int | None, seconds: float) -> Pairs:
+def _one_by_one(models: ModelPair, order: Sequence[int], pairs: int | None, seconds: float) -> Pairs:
     times: dict[int, list[RunTime]] = {}
     for which in order:
         opened = time.monotonic()
-        run = contest.run(which)
+        run = models.run(which)
         shortest = warmed_up(run)
         opening = time.monotonic() - opened
         often = repeats(shortest)
@@ -119,15 +119,15 @@ def compare_latency(
     ``longest``. ``doubt`` is the probability of either tail outside the interval. Times are processor times;
     with several threads, the interval also contains the ratio by wall time. Raises RuntimeRefusedError when a
     model does not run."""
-    contest = Contest(before, after, feeds, threads, np.random.default_rng(seed), provider)
-    return _compare(contest, round_of, seconds, max(seconds, longest), doubt)
+    models = ModelPair(before, after, feeds, threads, np.random.default_rng(seed), provider)
+    return _compare(models, round_of, seconds, max(seconds, longest), doubt)
 
 
 compare_latency_apart = partial(compare_latency, round_of=_one_by_one)
 """Like ``compare_latency``, but never holds both models in memory: for models that fill it."""
 
 
-def _compare(contest: Contest, round_of: Round, seconds: float, longest: float, doubt: float) -> Comparison:
+def _compare(models: ModelPair, round_of: Round, seconds: float, longest: float, doubt: float) -> Comparison:
     """Runs rounds until the answer is clear or time is over. The stopping rule depends on how clear the
     answer is, not on which it is, and the number of interim analyses is limited: testing until the result is
     significant would be biased. Each analysis spends its own part of ``doubt``; the last one spends the
@@ -135,10 +135,10 @@ def _compare(contest: Contest, round_of: Round, seconds: float, longest: float, 
     start = time.monotonic()
     rounds: list[Pairs] = []
     is_prolonged, left = False, doubt
-    for order in _orders(contest.random):
+    for order in _orders(models.random):
         began = time.monotonic()
         pairs = len(rounds[0]) if rounds else None
-        rounds.append(round_of(contest, order, pairs, seconds / _WANTED_ROUNDS))
+        rounds.append(round_of(models, order, pairs, seconds / _WANTED_ROUNDS))
         now = time.monotonic()
         count, next_ends = len(rounds), 2 * now - began - start
         grace = _GRACE if count < _MIN_ROUNDS else 0.0
@@ -148,7 +148,7 @@ def _compare(contest: Contest, round_of: Round, seconds: float, longest: float, 
             continue
         taken = left if is_last else left / 2 if is_over else doubt / _MOST_LOOKS
         left -= taken
-        found = _found(rounds, taken, contest.threads)
+        found = _found(rounds, taken, models.threads)
         if is_last or found.is_clear or (is_over and not found.is_undecided):
             return replace(found, confidence=1 - 2 * doubt)
         is_prolonged = is_over
@@ -156,7 +156,7 @@ def _compare(contest: Contest, round_of: Round, seconds: float, longest: float, 
 
 
 def _orders(random: np.random.Generator) -> Iterator[tuple[int, int]]:
-    """Which model is loaded first in each round: random, each equally often."""
+    """Yield the order in which the two models are loaded in each round: random, each order equally often."""
     while True:
         first = int(random.integers(2))
         yield first, 1 - first

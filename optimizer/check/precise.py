@@ -35,8 +35,8 @@ _WEIGHT_BYTES = 1 << 27
 """Maximum size of a stored weight for which a model is run in double precision."""
 
 _SECONDS_PER_NODE = 4e-4
-"""Lower bound per node, because the runtime opens a session for each; a run that would take longer is not
-started."""
+"""Lower bound of the seconds per node, because the runtime opens a session for each; runs that would take
+longer are not started."""
 
 _NO_TIME = "there was no time to run it in double precision"
 
@@ -51,7 +51,7 @@ class PreciseRun:
 
 
 class PreciseModel:
-    """A model that runs in double precision, slowly."""
+    """A model that is evaluated in double precision, node by node."""
 
     def __init__(self, source: SourceModel, threads: int) -> None:
         self._model = Nodewise(source)

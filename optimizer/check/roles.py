@@ -28,7 +28,7 @@ class Numbers:
     """Floating point numbers without further knowledge: any sign and scale."""
 
     def draw(self, random: Generator, shape: tuple[int, ...], scale: str, _: Mapping[str, int]) -> object:
-        """Normally distributed numbers of a given scale, or uniform ones between 0 and 1."""
+        """Return normally distributed numbers of a given scale, or uniform ones between 0 and 1."""
         if scale == "positive":
             return random.uniform(0.05, 1.0, shape)
         return random.standard_normal(shape) * _SCALE.get(scale, 1.0)
@@ -43,7 +43,7 @@ class Uniform:
     high: float
 
     def draw(self, random: Generator, shape: tuple[int, ...], _: str, _sizes: Mapping[str, int]) -> object:
-        """Same distribution at every scale."""
+        """Return numbers with the same distribution at every scale."""
         return random.uniform(self.low, self.high, shape)
 
 
@@ -52,7 +52,8 @@ class Image:
     """Pixels as floating point numbers: normalised, between 0 and 1, or up to 255."""
 
     def draw(self, random: Generator, shape: tuple[int, ...], scale: str, _: Mapping[str, int]) -> object:
-        """By scale: normalised as for networks trained on photographs; 0 to 1; small; 0 to 255."""
+        """Return pixels by scale: normalised as for networks trained on photographs; 0 to 1; small; 0 to
+        255."""
         match scale:
             case "positive":
                 return random.uniform(0.0, 1.0, shape)
@@ -69,7 +70,7 @@ class State:
     """The state of a recurrent network: small numbers."""
 
     def draw(self, random: Generator, shape: tuple[int, ...], _: str, _sizes: Mapping[str, int]) -> object:
-        """Same distribution at every scale."""
+        """Return numbers with the same distribution at every scale."""
         return random.standard_normal(shape) * 0.1
 
 
@@ -81,12 +82,12 @@ class Integers:
     high: int
 
     def narrowed(self, other: Integers) -> Integers:
-        """The intersection of both ranges; the other one if they are disjoint."""
+        """Return the intersection of both ranges, or the other range if they are disjoint."""
         low, high = max(self.low, other.low), min(self.high, other.high)
         return Integers(low, high) if low < high else other
 
     def draw(self, random: Generator, shape: tuple[int, ...], _: str, _sizes: Mapping[str, int]) -> object:
-        """Uniformly distributed."""
+        """Return uniformly distributed integers."""
         return random.integers(self.low, self.high, shape)
 
 
@@ -95,7 +96,7 @@ class Mask:
     """Ones followed by zeros for padding, along the last axis; integers or booleans."""
 
     def draw(self, random: Generator, shape: tuple[int, ...], _: str, _sizes: Mapping[str, int]) -> object:
-        """In each row at least the first position and about half of them are ones."""
+        """Return rows in which at least the first position and about half of all are ones."""
         if not shape:
             return np.ones(())
         length = shape[-1]
@@ -110,7 +111,7 @@ class Positions:
     high: int
 
     def draw(self, _: Generator, shape: tuple[int, ...], _scale: str, _sizes: Mapping[str, int]) -> object:
-        """Deterministic."""
+        """Return the positions; not random."""
         row = np.arange(shape[-1]) % self.high if shape else np.zeros(())
         return np.broadcast_to(row, shape)
 
@@ -122,7 +123,7 @@ class Lengths:
     longest: int | str
 
     def draw(self, random: Generator, shape: tuple[int, ...], _: str, sizes: Mapping[str, int]) -> object:
-        """The first sequence has maximum length, the others at least half of it."""
+        """Return lengths: the maximum for the first sequence, at least half of it for the others."""
         longest = self.longest if isinstance(self.longest, int) else sizes.get(self.longest, 1)
         drawn = np.asarray(random.integers((longest + 1) // 2, longest + 1, shape))
         drawn.reshape(-1)[:1] = longest
@@ -136,7 +137,7 @@ class Choice:
     values: tuple[int | float | str, ...]
 
     def draw(self, random: Generator, shape: tuple[int, ...], _: str, _sizes: Mapping[str, int]) -> object:
-        """Uniformly distributed."""
+        """Return uniformly distributed values."""
         return np.asarray(self.values, object)[random.integers(0, len(self.values), shape)]
 
 
@@ -147,7 +148,7 @@ class Fixed:
     numbers: tuple[int | float, ...]
 
     def draw(self, _: Generator, shape: tuple[int, ...], _scale: str, _sizes: Mapping[str, int]) -> object:
-        """Deterministic."""
+        """Return the fixed numbers; not random."""
         return np.resize(np.asarray(self.numbers), shape)
 
 

@@ -20,8 +20,8 @@ _SIZES = 3
 _TRYING_SHARE = 0.1
 """Share of the remaining time after which no further scales are tried once one has worked."""
 
-TELLING = 1e-2
-"""Where rounding alone changes an output by this share of its size, comparing it proves little."""
+CONCLUSIVE_SHARE = 1e-2
+"""If rounding alone changes an output by this share of its size, comparing that output proves little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class _Tried:
         self._random = random
 
     def run(self, feeds: Mapping[str, Array]) -> tuple[object, ...] | None:
-        """The outputs; None when the model does not accept the inputs."""
+        """Return the outputs; None if the model does not accept the inputs."""
         try:
             return self._model.run(feeds)
         except RuntimeRefusedError:
@@ -94,14 +94,14 @@ class _Tried:
         return found
 
     def live_scales(self, sizes: Mapping[str, int], deadline: float) -> Sequence[str]:
-        """The input distributions under which outputs vary by more than rounding changes them; all if there
-        are none."""
+        """Return the input distributions under which outputs vary by more than rounding; all if there are
+        none."""
         live: list[str] = []
         now = time.monotonic()
         until = now + _TRYING_SHARE * max(deadline - now, 0.0)
         for scale in SCALES:
             first, second = self._drawn(sizes, scale), self._drawn(sizes, scale)
-            if first is not None and second is not None and is_alive(first[1], second[1]):
+            if first is not None and second is not None and outputs_vary(first[1], second[1]):
                 again = self.run(with_nudged_inputs(first[0], self._random))
                 if again is not None and _is_telling(first[1], again):
                     live.append(scale)
@@ -120,7 +120,7 @@ class _Tried:
         return None if outputs is None else (feeds, outputs)
 
 
-def is_alive(outputs: Sequence[object], earlier: Sequence[object]) -> bool:
+def outputs_vary(outputs: Sequence[object], earlier: Sequence[object]) -> bool:
     """Whether every floating point output has finite numbers that vary, within it or between samples."""
     arrays = list(_float_arrays(outputs))
     if not arrays:
@@ -154,7 +154,7 @@ def has_finite(outputs: Sequence[object]) -> bool:
 
 def _is_telling(outputs: Sequence[object], nudged_outputs: Sequence[object]) -> bool:
     pairs = zip(_float_arrays(outputs), _float_arrays(nudged_outputs), strict=False)
-    return all(b.shape == a.shape and distance(b, a).rms <= TELLING for a, b in pairs)
+    return all(b.shape == a.shape and distance(b, a).rms <= CONCLUSIVE_SHARE for a, b in pairs)
 
 
 def _float_arrays(outputs: Sequence[object]) -> Iterator[Array]:

@@ -258,7 +258,7 @@ class _Extraction:
         return origin.residence
 
     def _waits_for_memory(self, kernel: Kernel, origin: Origin) -> bool:
-        """Whether the kernel's time is that of reading its weights from memory."""
+        """Whether reading the weights from memory determines the kernel's time."""
         if kernel.opaque:
             return False
         weights = sum(
@@ -342,5 +342,5 @@ class _Extraction:
 
 
 def _looks_at_numbers(operator: GraphOperator) -> bool:
-    """Whether the runtime inspects constants when fusing such an operator."""
+    """Whether the runtime inspects constants when it fuses such an operator."""
     return isinstance(operator, Opaque) or bool(traits(operator.name).gate)

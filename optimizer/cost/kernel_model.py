@@ -9,7 +9,7 @@ from superopt.onnx_io import build_model
 from superopt.ops.opaque import Opaque
 from superopt.optimizer.cost.kernel import Kernel
 from superopt.optimizer.cost.machine import bytes_of
-from superopt.optimizer.cost.made_up import DTYPES, array_of, shape_of
+from superopt.optimizer.cost.random_content import DTYPES, array_of, shape_of
 from superopt.optimizer.cost.runtime import Array
 
 _OPSET = 17

@@ -14,7 +14,7 @@ from superopt.optimizer.cost.runtime import Provider, device_name, runtime_versi
 from superopt.optimizer.cost.store import CostStore
 
 METHOD = "6"
-"""Version of the measuring method; incremented when it changes, so that older costs are not used."""
+"""Version of the measuring method; increment it when the method changes, so that older costs are not used."""
 
 _SECOND_LOOK = 0.9
 """Share of the cost of a graph whose kernels are measured twice."""
@@ -94,7 +94,7 @@ class Latency:
         return price
 
     def bound(self, kernel: Kernel) -> float:
-        """The roofline with in-cache peaks."""
+        """Return the roofline estimate with in-cache peaks."""
         bound = self._bounds.get(kernel)
         if bound is None:
             bound = 0.0 if is_free(kernel) else self.roofline.lower_bound(kernel)
@@ -167,18 +167,18 @@ class Recorded:
         self.found: set[Kernel] = set()
 
     def known(self, kernel: Kernel) -> Price:
-        """Always known."""
+        """Return the price, which is always known."""
         price = self._prices.get(kernel)
         if price is None:
             price = self._prices[kernel] = self._look_up(kernel)
         return price
 
     def bound(self, kernel: Kernel) -> float:
-        """The price itself."""
+        """Return the price itself, which is exact."""
         return self.known(kernel).cost
 
     def price(self, kernel: Kernel) -> Price:
-        """The recorded price, else the corrected analytic one."""
+        """Return the recorded price, or else the corrected analytic one."""
         return self.known(kernel)
 
     def _look_up(self, kernel: Kernel) -> Price:
@@ -201,7 +201,7 @@ class Recorded:
 
 
 def _own(measurement: Measurement) -> float:
-    """Microseconds without conversions, whose duration is not measured separately."""
+    """Return the microseconds without conversions, which are not measured separately."""
     return measurement.microseconds - measurement.restoring
 
 

@@ -53,7 +53,8 @@ class MemoryLimit:
     bytes: int
 
     def penalty(self, memory: Memory) -> float:
-        """0 within the limit; above it so large that a smaller excess outweighs any cost."""
+        """Return 0 within the limit, and above it a penalty that exceeds any cost and grows with the
+        excess."""
         return float(round(_PENALTY * max(0, memory.peak - self.bytes) / self.bytes))
 
 

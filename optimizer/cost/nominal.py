@@ -22,18 +22,18 @@ class Nominal:
         self._prices: dict[Kernel, Price] = {}
 
     def known(self, kernel: Kernel) -> Price:
-        """Always known; a multiple of 1/1024, so that sums are exact."""
+        """Return the price, which is always known and a multiple of 1/1024, so that sums are exact."""
         price = self._prices.get(kernel)
         if price is None:
             price = self._prices[kernel] = Price(rounded(_microseconds(kernel)))
         return price
 
     def bound(self, kernel: Kernel) -> float:
-        """The price itself."""
+        """Return the price itself, which is exact."""
         return self.known(kernel).cost
 
     def price(self, kernel: Kernel) -> Price:
-        """The price."""
+        """Return the price in microseconds."""
         return self.known(kernel)
 
 

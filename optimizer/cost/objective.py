@@ -64,15 +64,15 @@ class Flops:
     source = "analytic"
 
     def known(self, kernel: Kernel) -> Price:
-        """Always known."""
+        """Return the price, which is always known."""
         return Price(0.0 if kernel.opaque else float(kernel.flops))
 
     def bound(self, kernel: Kernel) -> float:
-        """The price itself."""
+        """Return the price itself, which is exact."""
         return self.known(kernel).cost
 
     def price(self, kernel: Kernel) -> Price:
-        """Operations of all steps."""
+        """Return the number of operations of all steps."""
         return self.known(kernel)
 
 
@@ -83,15 +83,15 @@ class Traffic:
     source = "analytic"
 
     def known(self, kernel: Kernel) -> Price:
-        """Always known."""
+        """Return the price, which is always known."""
         return Price(0.0 if kernel.opaque or is_free(kernel) else float(kernel.moved_bytes))
 
     def bound(self, kernel: Kernel) -> float:
-        """The price itself."""
+        """Return the price itself, which is exact."""
         return self.known(kernel).cost
 
     def price(self, kernel: Kernel) -> Price:
-        """Bytes of everything that enters or leaves."""
+        """Return the bytes of all tensors that enter or leave the kernel."""
         return self.known(kernel)
 
 
@@ -102,15 +102,15 @@ class Launches:
     source = "analytic"
 
     def known(self, kernel: Kernel) -> Price:
-        """Always known."""
+        """Return the price, which is always known."""
         return Price(0.0 if is_free(kernel) else 1.0)
 
     def bound(self, kernel: Kernel) -> float:
-        """The price itself."""
+        """Return the price itself, which is exact."""
         return self.known(kernel).cost
 
     def price(self, kernel: Kernel) -> Price:
-        """One."""
+        """Return 1, or 0 for a kernel that only reshapes a tensor."""
         return self.known(kernel)
 
 
@@ -121,19 +121,19 @@ class PeakMemory:
     source = "analytic"
 
     def known(self, kernel: Kernel) -> Price:
-        """Always known."""
+        """Return the price, which is always known."""
         return Price(_TIE * _TRAFFIC.known(kernel).cost)
 
     def bound(self, kernel: Kernel) -> float:
-        """The price itself."""
+        """Return the price itself, which is exact."""
         return self.known(kernel).cost
 
     def price(self, kernel: Kernel) -> Price:
-        """A small fraction of the bytes that it moves."""
+        """Return a small fraction of the bytes that the kernel moves, to break ties."""
         return self.known(kernel)
 
     def whole(self, memory: Memory) -> float:
-        """The peak."""
+        """Return the peak memory in bytes."""
         return float(memory.peak)
 
 

@@ -72,16 +72,17 @@ class Origin:
         return Folder(graph, self.lifted.weight).value(value).tobytes()
 
     def spelled(self, operator: Opaque) -> Opaque | None:
-        """Representative operator of all nodes equal to this one, with their hash as its reason; None when
-        the node cannot run outside its model, or random numbers would determine how long it runs. A counted
-        loop runs once where its count is unknown."""
+        """Return a representative operator for all nodes equal to this one, with their hash as its reason.
+        None if the node cannot run outside its model, or if random numbers would determine its running time.
+        A counted loop runs once if its count is unknown."""
         if operator.index not in self._spelled:
             self._spelled[operator.index] = self._spell(operator)
         return self._spelled[operator.index]
 
     def model(self, graph: Graph, weights: Callable[[str], Array]) -> bytes:
-        """The graph as a model with its opaque nodes copied; raises as ``build_model`` does. Where a node has
-        subgraphs, sizes are left open: observed ones may be wrong for a branch not taken."""
+        """Return the graph as a model with its opaque nodes copied; raises as ``build_model`` does. If a node
+        has subgraphs, sizes are left open, because observed ones may be wrong for a branch that was not
+        taken."""
         model = build_model(graph, weights, source=self.lifted.source)
         operators = (node.operator for node in graph)
         if any(
@@ -91,13 +92,14 @@ class Origin:
         return model
 
     def body_bytes(self, operator: Opaque) -> int | None:
-        """Bytes of the constants in the node's subgraphs (for branches, of the largest); None without any."""
+        """Return the bytes of the constants in the node's subgraphs (for branches, of the largest); None
+        without subgraphs."""
         node = self.lifted.source.proto.graph.node[operator.index]
         return max((bytes_of_graph(graph) for graph in subgraphs(node)), default=None)
 
     @cached_property
     def _returning(self) -> frozenset[str]:
-        """The weights that are mostly still cached when read again."""
+        """The weights that are usually still cached when they are read again."""
         graph = self.lifted.graph
         passed, places = 0, defaultdict[str, list[int]](list)
         for node in map(graph.nodes.__getitem__, graph.order):

@@ -103,8 +103,8 @@ def _sum_of(elements: int) -> Kernel:
 
 
 def _moved(kernel: Kernel) -> int:
-    """Bytes moved; an opaque node may read little of its weights, as a look-up does, but reads all constants
-    in its body."""
+    """Return the bytes moved. An opaque node may read little of its weights, as a look-up does, but reads all
+    constants in its body."""
     if not kernel.opaque:
         return kernel.moved_bytes
     if kernel.body_bytes is not None:

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import psutil
 
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # the runtime looks when it is loaded, and never again
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # the runtime reads this when it is loaded
 
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as states  # pyright: ignore[reportAttributeAccessIssue]
@@ -160,7 +160,7 @@ class LoadedModel:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 4
-        # threads of a session that is not running must not take time from the one that is
+        # threads of an idle session must not take time from the running one
         options.add_session_config_entry("session.force_spinning_stop", "1")
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
         if profile is not None:
@@ -192,7 +192,7 @@ class LoadedModel:
         inputs are passed at each run instead."""
         if not all(map(_can_be_bound, feeds.values())) or any(port.dtype is None for port in self.outputs):
             threads = self.threads if self._provider is Provider.CPU else 0
-            return FedRun(self._session, feeds, threads)
+            return UnboundRun(self._session, feeds, threads)
         with _translated():
             binding = self._session.io_binding()
             for name, array in feeds.items():
@@ -287,7 +287,7 @@ class BoundRun:
         return RunTime((time.perf_counter_ns() - wall) / 1000, processor / 1000)
 
 
-class FedRun(BoundRun):
+class UnboundRun(BoundRun):
     """A model that receives its inputs at each run, within the measured time: for inputs that cannot be
     bound."""
 

@@ -50,14 +50,14 @@ class Caches:
 
 
 def look(run: BoundRun) -> list[Timed]:
-    """A few runs, one for a slow model, for a rough estimate."""
+    """Run a few times, or once for a slow model, for a rough estimate."""
     times = [Timed(*run.microseconds_and_share())]
     more = 0 if fastest(times) > _SLOW else _LOOKS - 1
     return times + [Timed(*run.microseconds_and_share()) for _ in range(more)]
 
 
 def timed(run: BoundRun, caches: Caches, budget_microseconds: float) -> list[Timed]:
-    """Many runs, fewer for a slow model."""
+    """Run many times, fewer for a slow model."""
     times = [_once(run, caches)]
     if fastest(times) <= _SLOW:
         times.append(_once(run, caches))
@@ -73,13 +73,13 @@ def _once(run: BoundRun, caches: Caches) -> Timed:
 
 
 def fastest(times: Sequence[Timed]) -> float:
-    """Time of an undisturbed run: nearly the smallest, since a clock may be wrong once."""
+    """Return the time of an undisturbed run: nearly the smallest, since a clock may be wrong once."""
     return sorted(run.microseconds for run in times)[len(times) // 16]
 
 
 @cache
 def _scratch(size: int) -> Array:
-    """Buffer in standard pages, so that reading it also evicts TLB entries."""
+    """Return a buffer in standard pages; reading it also evicts TLB entries."""
     memory = mmap.mmap(-1, size)
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
         memory.madvise(mmap.MADV_NOHUGEPAGE)

@@ -12,7 +12,7 @@ from superopt.optimizer.cost import GraphCost, Latency
 from superopt.optimizer.explanation.gains import RuleGain, rule_gains
 from superopt.optimizer.explanation.kernels import KernelTable, slowest_kernels
 from superopt.optimizer.explanation.rewritten_regions import Region, rewritten_regions
-from superopt.optimizer.explanation.unused import Circumstances, UnusedRule, unused_rules
+from superopt.optimizer.explanation.unused import ExplanationContext, UnusedRule, unused_rules
 from superopt.optimizer.pipeline.prepare import Prepared
 from superopt.optimizer.pipeline.verdict import Ablation, PricedVariant
 from superopt.optimizer.search import TraceStep
@@ -21,7 +21,7 @@ from superopt.optimizer.search import TraceStep
 @dataclass(frozen=True)
 class Findings:
     """Input of the explanation. ``chosen`` is the returned variant, None for the original; ``judged`` are all
-    timed variants, the last one last."""
+    timed variants, in order."""
 
     prepared: Prepared
     start: GraphCost
@@ -33,9 +33,9 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The parts of an explanation. ``seconds`` used, of ``seconds_allowed``; ``is_complete``: every matching
-    rule is in ``unused`` or ``gains``, with a price where possible. ``tried`` are the predicted gains of
-    rules of a variant that was timed and not returned."""
+    """Explanation of a result. It took ``seconds`` of ``seconds_allowed``. ``is_complete``: every matching
+    rule is in ``unused`` or ``gains``, with a price if possible. ``tried`` are the predicted gains of rules
+    in a variant that was timed and not returned."""
 
     seconds: float
     seconds_allowed: float
@@ -83,7 +83,7 @@ def explain(findings: Findings, seconds: float) -> Explanation:
     regions = () if findings.chosen is None else rewritten_regions(start, final, lifted, _rules_of(trace))
     unused, complete = unused_rules(
         rules,
-        Circumstances(
+        ExplanationContext(
             start=start,
             applied=trace,
             tried=frozenset(rule for variant in findings.judged for rule in variant.rules),

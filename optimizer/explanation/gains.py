@@ -11,7 +11,8 @@ from superopt.optimizer.search import TraceStep
 
 @dataclass(frozen=True, slots=True)
 class MeasuredGain:
-    """How much slower, in microseconds, the whole model is without the rule, and the ratios behind it."""
+    """The additional microseconds of the whole model without the rule, and the ratios from which they
+    follow."""
 
     gain: float
     ratio_with: float
@@ -54,8 +55,8 @@ def rule_gains(trace: Sequence[TraceStep], ablations: Sequence[Ablation]) -> tup
 
 
 def _measured(ablation: Ablation) -> MeasuredGain:
-    """Both variants were timed against the original, but in separate runs, so only their ratios are
-    comparable."""
+    """Compute the gain from ratios only, because both variants were timed against the original, but in
+    separate runs."""
     before, present, absent = ablation.present.before, ablation.present.ratio, ablation.absent.ratio
     return MeasuredGain(
         gain=round(before / absent - before / present, 3),

@@ -64,7 +64,7 @@ class UnusedRule:
 
 
 @dataclass(frozen=True)
-class Circumstances:
+class ExplanationContext:
     """Context of the reasons: the priced original, the rules applied and tried, the user's exclusions."""
 
     start: GraphCost
@@ -108,7 +108,7 @@ class _Trial:
 
     @property
     def left(self) -> int:
-        """Number of kinds of site not priced for lack of time."""
+        """The number of kinds of site that were not priced for lack of time."""
         return len(self.kinds) - self.priced - sum(self.obstacles.values())
 
     @property
@@ -119,36 +119,36 @@ class _Trial:
 
 
 def unused_rules(
-    offered: Sequence[Substitution], circumstances: Circumstances
+    offered: Sequence[Substitution], context: ExplanationContext
 ) -> tuple[tuple[UnusedRule, ...], bool]:
     """The matching rules that were not used, by decreasing gain; and whether time sufficed."""
     began = time.monotonic()
-    until = began + _FIRST_SHARE * (circumstances.deadline - began)
-    used = {step.rule for step in circumstances.applied}
-    trials = list(_matching([s for s in offered if s.rule_id not in used], circumstances))
+    until = began + _FIRST_SHARE * (context.deadline - began)
+    used = {step.rule for step in context.applied}
+    trials = list(_matching([s for s in offered if s.rule_id not in used], context))
     for round_ in zip_longest(*(trial.kinds.values() for trial in trials)):
         for trial, kind in zip(trials, round_, strict=True):
             if kind is not None and time.monotonic() < until:
-                _price(trial, kind.match, circumstances.start)
+                _price(trial, kind.match, context.start)
     for trial in trials:
-        if trial.gain is None and trial.bounded and not circumstances.is_over:
-            _price_in_full(trial, circumstances.start)
-    found = [_explained(trial, circumstances) for trial in trials]
-    complete = not circumstances.is_over and not any(trial.left for trial in trials)
+        if trial.gain is None and trial.bounded and not context.is_over:
+            _price_in_full(trial, context.start)
+    found = [_explained(trial, context) for trial in trials]
+    complete = not context.is_over and not any(trial.left for trial in trials)
     return tuple(sorted(found, key=lambda rule: (-_or_worst(rule.best_gain), rule.equation))), complete
 
 
-def _matching(offered: Sequence[Substitution], circumstances: Circumstances) -> Iterator[_Trial]:
-    graph, free = circumstances.start.graph, circumstances.start.free
+def _matching(offered: Sequence[Substitution], context: ExplanationContext) -> Iterator[_Trial]:
+    graph, free = context.start.graph, context.start.free
     for substitution in RuleSet(offered).substitutions:
-        if circumstances.is_over:
+        if context.is_over:
             return
         trial = _Trial(substitution)
         for match in islice(find_matches(graph, substitution), _MOST_SITES):
             if all(value.node in free for value in match.outputs):
                 continue
             trial.sites += 1
-            if not circumstances.protected.isdisjoint(match.sites):
+            if not context.protected.isdisjoint(match.sites):
                 trial.kept += 1
             else:
                 trial.kinds.setdefault(_look(graph, match), _Kind(match)).count += 1
@@ -197,8 +197,8 @@ def _price_in_full(trial: _Trial, start: GraphCost) -> None:
         trial.gain = start.total - update.total
 
 
-def _explained(trial: _Trial, circumstances: Circumstances) -> UnusedRule:
-    reason, detail = _reason(trial, circumstances)
+def _explained(trial: _Trial, context: ExplanationContext) -> UnusedRule:
+    reason, detail = _reason(trial, context)
     substitution = trial.substitution
     return UnusedRule(
         rule=substitution.rule_id,
@@ -212,11 +212,11 @@ def _explained(trial: _Trial, circumstances: Circumstances) -> UnusedRule:
     )
 
 
-def _reason(trial: _Trial, circumstances: Circumstances) -> tuple[Reason, str]:
+def _reason(trial: _Trial, context: ExplanationContext) -> tuple[Reason, str]:
     rule = trial.substitution.rule_id
-    if rule in circumstances.excluded:
+    if rule in context.excluded:
         return Reason.EXCLUDED, "excluded by --exclude-rule"
-    if rule not in circumstances.usable:
+    if rule not in context.usable:
         return Reason.OPERATOR_SET, "its operators are not in the model's operator set"
     if trial.kept == trial.sites:
         return Reason.KEPT, "every match touches a node in --keep"
@@ -227,27 +227,27 @@ def _reason(trial: _Trial, circumstances: Circumstances) -> tuple[Reason, str]:
     if trial.gain is None:
         return Reason.COSTLIER, f"by a bound on its cost, at {trial.places}"
     if trial.gain > _EQUAL:
-        return _reason_despite_gain(trial, circumstances)
+        return _reason_despite_gain(trial, context)
     if trial.gain > -_EQUAL:
         return Reason.NO_GAIN, "its result costs the same"
-    loss = f"{-trial.gain:,.2f} {circumstances.unit} more at the best of {trial.places}"
-    if _breaks_fusion(trial, circumstances.start):
+    loss = f"{-trial.gain:,.2f} {context.unit} more at the best of {trial.places}"
+    if _breaks_fusion(trial, context.start):
         return Reason.BREAKS_FUSION, f"would split a kernel that the runtime fuses: {loss}"
     return Reason.COSTLIER, loss
 
 
-def _reason_despite_gain(trial: _Trial, circumstances: Circumstances) -> tuple[Reason, str]:
+def _reason_despite_gain(trial: _Trial, context: ExplanationContext) -> tuple[Reason, str]:
     """Why a rule that pays on its own is not in the trace."""
     assert trial.best is not None
-    if trial.substitution.rule_id in circumstances.tried:
+    if trial.substitution.rule_id in context.tried:
         return Reason.NOT_FASTER, "its predicted gain was not confirmed when the whole model was timed"
     sites = set(trial.best.sites)
-    rivals = dict.fromkeys(step.equation for step in circumstances.applied if sites.intersection(step.site))
+    rivals = dict.fromkeys(step.equation for step in context.applied if sites.intersection(step.site))
     if rivals:
         return Reason.SUPERSEDED, f"another rule took the place: {'; '.join(list(rivals)[:2])}"
-    if not sites.issubset(circumstances.final.nodes):
+    if not sites.issubset(context.final.nodes):
         return Reason.SUPERSEDED, "other rules changed the place"
-    if circumstances.was_cut_short:
+    if context.was_cut_short:
         return Reason.NOT_REACHED, "the search ended before combining it with other rules"
     return Reason.NOT_COMBINED, "it pays on its own, but not together with the rules that were used"
 

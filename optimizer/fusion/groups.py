@@ -159,7 +159,8 @@ def _is_folded_step(graph: Graph, node: Node, free: FreeNodes, *, axis: int) -> 
 
 
 def _absorbs_sum(graph: Graph, total: Node, last: NodeId, free: FreeNodes) -> bool:
-    """A sum of two convolutions belongs to the one that runs later, assumed to be that with the larger id."""
+    """Whether the group takes in the sum: a sum of two convolutions belongs to the one that runs later,
+    assumed to be the one with the larger id."""
     first, second = (value.node for value in total.inputs)
     if first == second or not _ends_convolution(graph, last, free):
         return False
@@ -168,7 +169,8 @@ def _absorbs_sum(graph: Graph, total: Node, last: NodeId, free: FreeNodes) -> bo
 
 
 def _absorbs_matrix(graph: Graph, total: Node, last: NodeId, free: FreeNodes) -> bool:
-    """A matrix product takes a third matrix as its bias; a sum of two products belongs to the first."""
+    """Whether the group takes in the sum: a matrix product takes a third matrix as its bias, and a sum of two
+    products belongs to the first."""
     first, second = (value.node for value in total.inputs)
     if first == second or not _is_plain_product(graph, last):
         return False

@@ -16,16 +16,16 @@ _NETWORK = Connection(12.5e9, 12.5e9, 5.0)
 
 
 def suggest_cluster(subject: Subject, planner: Planner, here: int) -> str:
-    """Suggests how many devices of the same kind are enough, and how much memory each would need, in a
-    sentence; ``here`` is the largest memory in bytes that the best plan for this cluster needs on a
-    device."""
+    """Return a sentence with the number of devices of the same kind that is sufficient, and with the memory
+    that each device would otherwise need. ``here`` is the largest memory in bytes that the best plan for this
+    cluster needs on a device."""
     larger = f"{size_text(here)} on each of its devices"
     times = 2
     while times * len(planner.cluster) <= _MOST_DEVICES:
         if time.monotonic() > planner.deadline:
             return f"more than {times * len(planner.cluster) // 2} such devices are needed, or {larger}"
         more = repeated(planner.cluster, times)
-        found = Planner(more, planner.objective, planner.licence).thriftiest(subject)
+        found = Planner(more, planner.objective, planner.licence).least_memory_plan(subject)
         if found.fits:
             return f"{len(more)} such devices would be enough, or {larger}"
         times *= 2

@@ -237,7 +237,8 @@ class _Exchange:
         return itertools.product(*ranges)
 
     def _nearest(self, device: int, source: _Source) -> int:
-        """The holder whose copy was made with what the device has, else the nearest one."""
+        """Return the holder that computed its copy together with what the device has, else the nearest
+        holder."""
         row = self._rows.get(device)
         if row is not None and row < len(source.holders):
             return source.holders[row]

@@ -72,11 +72,11 @@ class Division:
 
 
 Reason = Callable[[Operation, int], "str | None"]
-"""Why a task dimension may be divided; None where it may not."""
+"""Return the reason why a task dimension may be divided; None if it may not."""
 
 
 def declared(operation: Operation, dimension: int) -> str:
-    """Licence by the operator's own declaration, which is tested but not proved."""
+    """Return the licence by the operator's own declaration, which is tested but not proved."""
     del dimension
     return f"{DECLARED}{operation.operator.name}"
 
@@ -152,7 +152,7 @@ def divisions_of(equation: Equation, rule: str) -> Iterator[Division]:
             whole, axes, output = found
             names = tuple(map(_variable, whole.inputs))
             if "" in names or len(set(names)) < len(names):
-                continue  # it is about special inputs
+                continue  # the equation restricts its inputs
             yield Division(
                 *(rule, whole.operator, whole.attributes, axes, output),
                 *(names, equation.conditions, equation.types),
@@ -161,13 +161,13 @@ def divisions_of(equation: Equation, rule: str) -> Iterator[Division]:
 
 def _has_open_degrees(equation: Equation) -> bool:
     """Whether no degree is a constant: such a rule would not generalise to other degrees."""
-    terms = subterms(*equation.left, *equation.right)
+    terms = subterms(*equation.terms)
     divisions = (term for term in terms if isinstance(term, Application) and term.operator in DIVIDING)
     return all(isinstance(term.attribute("degree"), AttributeVariable) for term in divisions)
 
 
 def _variable(whole: Term) -> str:
-    """The variable that an input is, or is combined of; empty if there is none."""
+    """Return the variable that an input is, or whose parts it combines; empty if there is none."""
     if _is(whole, Divided.DEGREE, gathers=True):
         (whole,) = whole.inputs
     return whole.name if isinstance(whole, Variable) else ""
@@ -219,7 +219,7 @@ def _input(whole: Term, part: Term) -> Axis:
 
 
 def _is(term: Term, divides: Divided, *, gathers: bool) -> TypeGuard[Application]:
-    """Whether the term creates or gathers such parts."""
+    """Whether the term divides or combines parts in that way."""
     if not isinstance(term, Application):
         return False
     operator = traits(term.operator)

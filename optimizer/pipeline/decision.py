@@ -105,7 +105,7 @@ class Decision:
         except RuntimeRefusedError as error:
             return refused(f"{equal}, but cannot be timed: {error}", equivalence)
         if comparison.low <= self.minimal_ratio:
-            why = f"{equal}, {opinion(comparison)}"
+            why = f"{equal}, {rejection_reason(comparison)}"
             return refused(why, equivalence, comparison)
         why = f"{equal}, and {_measured(comparison)}"
         if not variant.trace:
@@ -169,7 +169,7 @@ def _measured(comparison: Comparison) -> str:
     return f"measured {comparison.ratio:.3f} ({comparison.low:.3f} to {comparison.high:.3f}) times as fast"
 
 
-def opinion(comparison: Comparison) -> str:
+def rejection_reason(comparison: Comparison) -> str:
     """Why a model is not accepted: it was not faster, or the measurement was inconclusive."""
     measured = _measured(comparison)
     if not comparison.is_undecided:

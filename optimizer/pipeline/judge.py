@@ -14,7 +14,7 @@ from superopt.onnx_io import Executed, LoweredModel, lower
 from superopt.optimizer.check import Equivalence, Reference, check_equivalence
 from superopt.optimizer.check.kernels import load_and_list
 from superopt.optimizer.cost.runtime import LoadedModel, ModelFile, Provider, RuntimeRefusedError
-from superopt.optimizer.pipeline.blame import Suspect, blamed, is_false
+from superopt.optimizer.pipeline.bisection import Suspect, exceeds_rounding, find_suspect
 from superopt.optimizer.pipeline.original import Original
 from superopt.optimizer.pipeline.prepare import Prepared
 from superopt.optimizer.pipeline.report import Report
@@ -109,7 +109,7 @@ class Trial(ABC, Generic[V]):
 
     @abstractmethod
     def account(self, report: Report) -> Report:
-        """Adds to the report what only this judge knows; includes an explanation if time allows."""
+        """Add to the report the results that only this judge has, including an explanation if time allows."""
 
     @abstractmethod
     def _search(self, original: Original) -> V:
@@ -117,7 +117,7 @@ class Trial(ABC, Generic[V]):
 
     @abstractmethod
     def _refusal(self, variant: V) -> str:
-        """Reason why the search result need not be judged; empty where it must be."""
+        """Return the reason why the search result need not be judged; empty if it must be."""
 
     @abstractmethod
     def _decide(self, original: Original, variant: V) -> Verdict[V]:
@@ -135,13 +135,13 @@ class Trial(ABC, Generic[V]):
         """The verdict on a variant; if its outputs differ, on the variant without the rules at fault, which
         are reported."""
         verdict = self.last = self._judge(variant)
-        while verdict.equivalence is not None and is_false(verdict.equivalence) and verdict.variant.trace:
+        while verdict.variant.trace and verdict.equivalence and exceeds_rounding(verdict.equivalence):
             start, trace = self._prepared.canonical.graph, verdict.variant.trace
-            suspect = blamed(start, trace, self._request.rules, self._equivalence_of)
+            suspect = find_suspect(start, trace, self._request.rules, self._equivalence_of)
             if suspect is None:
                 return verdict
             self.suspects += (suspect,)
-            self._request.accuse(suspect)
+            self._request.on_suspect(suspect)
             left = self._without(verdict.variant, suspect.rule)
             if left is None:
                 why = f"{verdict.why}; rule {suspect.rule} is to blame, and suspect now"

@@ -231,7 +231,7 @@ class MeasuredTrial(Trial[PricedVariant]):
         return rejected
 
     def _decision_on(self, original: Original, start: GraphCost) -> Decision:
-        """The decision procedure, created after a first run of the original."""
+        """Return the decision procedure, created after a first run of the original."""
         request, schedule = self._request, self._schedule
         assert self._sizing is not None, "sizes are settled before anything is judged"
         reference = original.reference(self._sizing.plan, schedule.deadline - schedule.timing)

@@ -14,7 +14,7 @@ from superopt.optimizer.canonical import Canonical, canonicalise
 from superopt.optimizer.check import InputPlan, check_dims, declared_ports, given_inputs, plan_inputs
 from superopt.optimizer.cost import physical_cores
 from superopt.optimizer.cost.runtime import Array
-from superopt.optimizer.pipeline.blame import Accuse
+from superopt.optimizer.pipeline.bisection import OnSuspect
 from superopt.optimizer.pipeline.runnable import weight_bytes
 from superopt.optimizer.pipeline.schedule import Schedule
 from superopt.optimizer.pipeline.selection import kept_nodes, usable_rules
@@ -25,8 +25,8 @@ from superopt.rewriting import Substitution
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """Inputs of one optimization. ``rules`` must all be verified; ``accuse`` is called immediately for rules
-    that changed outputs, which are then no longer used. The budget counts from ``started`` (monotonic
+    """Inputs of one optimization. ``rules`` must all be verified; ``on_suspect`` is called immediately for
+    rules that changed outputs, which are then no longer used. The budget counts from ``started`` (monotonic
     clock)."""
 
     lifted: LiftedModel
@@ -35,7 +35,7 @@ class Request:
     progress: ProgressCallback | None = None
     cancel: CancelToken = field(default_factory=CancelToken)
     started: float = field(default_factory=time.monotonic)
-    accuse: Accuse = lambda _: None
+    on_suspect: OnSuspect = lambda _: None
 
     @property
     def threads(self) -> int:

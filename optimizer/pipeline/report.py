@@ -17,7 +17,7 @@ from superopt.optimizer.check.distance import MULTIPLE, Distance, Multiple
 from superopt.optimizer.check.guesses import example
 from superopt.optimizer.cost import device_name, runtime_version
 from superopt.optimizer.explanation import Explanation
-from superopt.optimizer.pipeline.blame import Suspect
+from superopt.optimizer.pipeline.bisection import Suspect
 from superopt.optimizer.pipeline.verdict import Rejection
 from superopt.optimizer.search import SearchResult, TraceStep
 
@@ -346,7 +346,8 @@ def _is_canonical(step: object) -> bool:
 
 
 def _canonical_to_json(step: CanonicalStep, cost: float) -> dict[str, object]:
-    """Prices begin with the canonical graph."""
+    """Convert a canonicalisation step to JSON values; its costs are those of the canonical graph, the first
+    with a price."""
     names = {"kind": step.kind, "rule": step.what, "equation": step.what, "site": list(step.site)}
     return {**names, "cost_before": cost, "cost_after": cost}
 

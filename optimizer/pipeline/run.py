@@ -14,7 +14,7 @@ from superopt.ir.graph import Graph
 from superopt.ir.plan import Plan
 from superopt.onnx_io import LiftedModel, LoweredModel
 from superopt.optimizer.cost.runtime import RuntimeRefusedError
-from superopt.optimizer.pipeline.blame import Accuse
+from superopt.optimizer.pipeline.bisection import OnSuspect
 from superopt.optimizer.pipeline.judge import AnyTrial, Judge, UnchangedError
 from superopt.optimizer.pipeline.original import Original
 from superopt.optimizer.pipeline.prepare import Request, prepare, refusal_of
@@ -57,16 +57,16 @@ def optimize(
     progress: ProgressCallback | None = None,
     cancel: CancelToken | None = None,
     started: float | None = None,
-    accuse: Accuse = lambda _: None,
+    on_suspect: OnSuspect = lambda _: None,
 ) -> Result:
     """Optimizes a model within the budget; the judge determines the target and which model is returned.
-    ``rules`` must all be verified; ``accuse`` is called immediately for rules that changed outputs, which are
-    then no longer used. The budget counts from ``started`` (monotonic clock; default now) and includes time
-    for writing the result. Raises InvalidInputError for inputs that do not fit the model, MissingServiceError
-    for a missing device. Any other failure is logged, and the original is returned with the reason in the
-    report."""
+    ``rules`` must all be verified; ``on_suspect`` is called immediately for rules that changed outputs,
+    which are then no longer used. The budget counts from ``started`` (monotonic clock; default now) and
+    includes time for writing the result. Raises InvalidInputError for inputs that do not fit the model,
+    MissingServiceError for a missing device. Any other failure is logged, and the original is returned with
+    the reason in the report."""
     began = time.monotonic() if started is None else started
-    request = Request(lifted, rules, options, progress, cancel or CancelToken(), began, accuse)
+    request = Request(lifted, rules, options, progress, cancel or CancelToken(), began, on_suspect)
     pipeline = Pipeline(request, judge)
     try:
         return pipeline.run()

@@ -14,16 +14,18 @@ _WRITING_SHARE = 0.2
 """Maximum share of the budget reserved for writing the model."""
 
 _OPENING_SECONDS_PER_BYTE = 2e-9
-"""Assumed before it is measured."""
+"""Seconds to load a model per byte of its weights, assumed until measured."""
 
 _SHORT = 1.0
-"""Seconds; judgements shorter than this are made whatever the budget."""
+"""Seconds; shorter judgements are made regardless of the budget."""
 
 _CHECK_RUNS, _CHECK_LOADS = 8, 1
-"""A rewritten model is loaded once, and run on samples, some of them larger."""
+"""Number of runs and loads in a check: a rewritten model is loaded once and run on samples, some of them
+larger."""
 
 _ROUND_RUNS, _ROUND_LOADS = 8, 2
-"""In a round both models are loaded, run once to warm up, and several times for timing."""
+"""Number of runs and loads in a round: both models are loaded, run once to warm up, and several times for
+timing."""
 
 _LEAST_ROUNDS, _WANTED_ROUNDS = 3, 8
 

@@ -16,7 +16,7 @@ from superopt.optimizer.cost.graph_cost import GraphCost
 from superopt.optimizer.search.protocol import SearchResult, StoppedBy, Watch
 from superopt.optimizer.search.rules import RuleSet
 from superopt.optimizer.search.state import FINGERPRINT_MASK, Expansion, Opportunity, State
-from superopt.optimizer.search.statistics import Account, matches_by_rule
+from superopt.optimizer.search.statistics import SearchStatistics, matches_by_rule
 from superopt.optimizer.search.trace import trace_of
 from superopt.rewriting import Match, Substitution
 
@@ -49,7 +49,7 @@ class _Run:
         self._start = State.start(start)
         self._rules = rules
         self._limits = watch.limits
-        self._account = Account(start, rules, watch)
+        self._statistics = SearchStatistics(start, rules, watch)
         self._random = random.Random(watch.limits.seed)
         self._best = self._start
         self._seen = {self._start.digest.fingerprint: start.total}
@@ -58,9 +58,9 @@ class _Run:
 
     def result(self) -> SearchResult:
         stopped_by = self._search()
-        found = self._account.shortened(trace_of(self._best))
+        found = self._statistics.shortened(trace_of(self._best))
         matched = matches_by_rule(opportunity.match for opportunity in self._start.found)
-        return self._account.result(found, stopped_by, matched)
+        return self._statistics.result(found, stopped_by, matched)
 
     @property
     def _limit(self) -> float:
@@ -75,7 +75,7 @@ class _Run:
             state = self._built(entry)
             if state is not None:
                 stopped_by = self._expand(state)
-        self._account.interruption()
+        self._statistics.interruption()
         return stopped_by or "exhausted"
 
     def _built(self, entry: _Entry) -> State | None:
@@ -87,12 +87,12 @@ class _Run:
 
     def _expand(self, state: State) -> StoppedBy | None:
         """Every rewrite of the state, rule by rule, and each rule's macro step after it."""
-        state.find(self._rules, self._account.may_go_on)
-        if not self._account.may_go_on():
-            return self._account.interruption()
+        state.find(self._rules, self._statistics.may_go_on)
+        if not self._statistics.may_go_on():
+            return self._statistics.interruption()
         for opportunities in _by_rule(state.found):
             for opportunity in opportunities:
-                stopped_by = self._account.interruption()
+                stopped_by = self._statistics.interruption()
                 if stopped_by is not None:
                     return stopped_by
                 self._try(state, opportunity)
@@ -104,7 +104,7 @@ class _Run:
         return None
 
     def _try(self, state: State, opportunity: Opportunity) -> None:
-        self._account.count()
+        self._statistics.count()
         if self._is_known_to_be_idle(state, opportunity):
             return
         rewrite = state.rewritten(opportunity.match)
@@ -144,7 +144,7 @@ class _Run:
 
     def _is_best(self, state: State) -> None:
         self._best = state
-        self._account.improve(state.cost)
+        self._statistics.improve(state.cost)
 
     def _push(self, cost: float, state: State, match: Match | None) -> None:
         self._pushed += 1
@@ -159,7 +159,7 @@ class _Run:
         for root in roots:
             if root in current.graph.nodes:
                 current = self._cheaper(current, substitution, root) or current
-            stopped_by = self._account.interruption()
+            stopped_by = self._statistics.interruption()
             if stopped_by is not None:
                 break
         if current is not state and current.parent is not state:
@@ -178,9 +178,9 @@ class _Run:
 
     def _cheaper(self, current: State, substitution: Substitution, root: NodeId) -> State | None:
         for match in self._rules.matches_at(current.graph, current.cost.free, substitution, root):
-            if self._account.interruption() is not None:
+            if self._statistics.interruption() is not None:
                 return None
-            self._account.candidates += 1
+            self._statistics.candidates += 1
             rewrite = current.rewritten(match)
             after = None if rewrite is None else current.after(match, rewrite, current.cost.total)
             if after is not None and after.cost.total < current.cost.total:
@@ -197,6 +197,6 @@ def _by_rule(found: Iterable[Opportunity]) -> Iterable[list[Opportunity]]:
 
 
 def _paying_roots(opportunities: Iterable[Opportunity]) -> list[NodeId]:
-    """The first roots of the opportunities that lower the cost."""
+    """Return the first roots of the opportunities that lower the cost."""
     paying = (o for o in opportunities if o.gain is not None and o.gain > 0)
     return list(dict.fromkeys(o.match.outputs[0].node for o in paying))

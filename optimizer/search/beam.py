@@ -9,7 +9,7 @@ from superopt.optimizer.cost.graph_cost import GraphCost
 from superopt.optimizer.search.protocol import SearchResult, StoppedBy, Watch
 from superopt.optimizer.search.rules import RuleSet
 from superopt.optimizer.search.state import FINGERPRINT_MASK, Expansion, Opportunity, State
-from superopt.optimizer.search.statistics import Account, matches_by_rule
+from superopt.optimizer.search.statistics import SearchStatistics, matches_by_rule
 from superopt.optimizer.search.trace import trace_of
 
 
@@ -29,7 +29,7 @@ class _Run:
     def __init__(self, start: GraphCost, rules: RuleSet, watch: Watch, width: int) -> None:
         self._start = State.start(start)
         self._rules = rules
-        self._account = Account(start, rules, watch)
+        self._statistics = SearchStatistics(start, rules, watch)
         self._width = width
         self._random = random.Random(watch.limits.seed)
         self._best = self._start
@@ -37,21 +37,21 @@ class _Run:
 
     def result(self) -> SearchResult:
         stopped_by = self._search()
-        found = self._account.shortened(trace_of(self._best))
+        found = self._statistics.shortened(trace_of(self._best))
         matched = matches_by_rule(opportunity.match for opportunity in self._start.found)
-        return self._account.result(found, stopped_by, matched)
+        return self._statistics.result(found, stopped_by, matched)
 
     def _search(self) -> StoppedBy:
         beam = [self._start]
         while beam:
             found: list[tuple[float, float, Expansion]] = []
             for state in beam:
-                state.find(self._rules, self._account.may_go_on)
-                stopped_by = None if self._account.may_go_on() else self._account.interruption()
+                state.find(self._rules, self._statistics.may_go_on)
+                stopped_by = None if self._statistics.may_go_on() else self._statistics.interruption()
                 if stopped_by is not None:
                     return stopped_by
                 for opportunity in state.found:
-                    stopped_by = self._account.interruption()
+                    stopped_by = self._statistics.interruption()
                     if stopped_by is not None:
                         return stopped_by
                     candidate = self._candidate(state, opportunity)
@@ -66,7 +66,7 @@ class _Run:
         return sorted(found, key=lambda entry: entry[:2])[: self._width]
 
     def _candidate(self, state: State, opportunity: Opportunity) -> Expansion | None:
-        self._account.count()
+        self._statistics.count()
         if opportunity.shift is not None:
             fingerprint = (state.digest.fingerprint + opportunity.shift) & FINGERPRINT_MASK
             if fingerprint in self._seen:
@@ -84,5 +84,5 @@ class _Run:
         self._seen.add(fingerprint)
         if candidate.cost.total < self._best.cost.total:
             self._best = candidate.build()
-            self._account.improve(self._best.cost)
+            self._statistics.improve(self._best.cost)
         return candidate

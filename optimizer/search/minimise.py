@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from superopt.ir.graph import NodeId
 from superopt.optimizer.cost.graph_cost import GraphCost
-from superopt.optimizer.search.recording import Recorded, Transplant
+from superopt.optimizer.search.recording import Recorded, StepRelocation
 from superopt.optimizer.search.trace import TraceStep, recorded, with_steps
 from superopt.rewriting import Substitution
 
@@ -102,14 +102,14 @@ def _outcome(
     start: GraphCost, records: Sequence[Recorded], wanted: Sequence[int]
 ) -> tuple[float, tuple[int, ...]]:
     """The cost after applying some of the steps, and which of them applied."""
-    transplant, chosen = Transplant(start), frozenset(wanted)
+    relocation, chosen = StepRelocation(start), frozenset(wanted)
     applied: list[int] = []
     for index in range(wanted[0] if wanted else 0, wanted[-1] + 1 if wanted else 0):
         if index not in chosen:
-            transplant.leave_out(records[index])
-        elif transplant.apply(records[index]) is not None:
+            relocation.leave_out(records[index])
+        elif relocation.apply(records[index]) is not None:
             applied.append(index)
-    return transplant.cost.total, tuple(applied)
+    return relocation.cost.total, tuple(applied)
 
 
 def _likeness(step: TraceStep) -> tuple[object, ...]:

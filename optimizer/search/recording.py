@@ -40,7 +40,7 @@ class Recorded:
         return self.rewired.union(node.id for node in self.added)
 
 
-class Transplant:
+class StepRelocation:
     """Applies recorded rewrites to a graph with other node ids, or without some earlier rewrites. ``values``
     maps recorded values to the graph's; missing ones map to themselves."""
 

@@ -16,9 +16,9 @@ from superopt.optimizer.cost.graph_cost import GraphCost
 from superopt.optimizer.search.backtracking import Backtracking
 from superopt.optimizer.search.graph_cuts import Region, Row, region_of
 from superopt.optimizer.search.protocol import Search, SearchResult, StoppedBy, Watch
-from superopt.optimizer.search.recording import Recorded, Transplant
+from superopt.optimizer.search.recording import Recorded, StepRelocation
 from superopt.optimizer.search.rules import RuleSet
-from superopt.optimizer.search.statistics import Account, matches_by_rule
+from superopt.optimizer.search.statistics import SearchStatistics, matches_by_rule
 from superopt.optimizer.search.trace import TraceStep, recorded, step_of
 from superopt.rewriting import Match
 
@@ -71,7 +71,7 @@ class _Run:
         self, start: GraphCost, rules: RuleSet, watch: Watch, inner: Search, rounds: Sequence[Round]
     ) -> None:
         self._start = start
-        self._account = Account(start, rules, watch)
+        self._statistics = SearchStatistics(start, rules, watch)
         self._rules = rules
         self._watch = watch
         self._inner = inner
@@ -81,31 +81,31 @@ class _Run:
 
     def result(self) -> SearchResult:
         stopped_by = self._search()
-        found = self._account.shortened(self._trace)
+        found = self._statistics.shortened(self._trace)
         start = self._start
         matched = matches_by_rule(self._rules.matches(start.graph, start.free, self._watch.may_go_on))
-        return self._account.result(found, stopped_by, matched)
+        return self._statistics.result(found, stopped_by, matched)
 
     def _search(self) -> StoppedBy:
         for round_ in self._rounds:
             for _ in range(_MAX_PASSES):
-                before = self._account.best.total
+                before = self._statistics.best.total
                 for pass_ in self._passes(round_):
                     stopped_by = self._pass(round_, pass_)
                     if stopped_by is not None:
                         return stopped_by
-                if self._account.best.total >= before:
+                if self._statistics.best.total >= before:
                     break
             if self._is_over(round_):
                 return "exhausted"
             limit = self._watch.limits.patience
-            if limit is not None and self._account.since_best >= limit:
+            if limit is not None and self._statistics.since_best >= limit:
                 return "patience"
         return "exhausted"
 
     def _is_over(self, round_: Round) -> bool:
         """Whether the round searched the whole graph as one region, exhaustively."""
-        row = Row.of(self._account.best)
+        row = Row.of(self._statistics.best)
         if len(row.cuts(round_.least, round_.most)) > 2:
             return False
         for members in row.regions([0, len(row.units)]):
@@ -115,9 +115,9 @@ class _Run:
         return True
 
     def _passes(self, round_: Round) -> Iterator[list[tuple[NodeId, ...]]]:
-        row = Row.of(self._account.best)
+        row = Row.of(self._statistics.best)
         yield row.regions(row.cuts(round_.least, round_.most))
-        row = Row.of(self._account.best)
+        row = Row.of(self._statistics.best)
         cuts = row.cuts(round_.least, round_.most)
         if len(cuts) > 2:
             yield row.regions(row.shifted(cuts))
@@ -131,19 +131,19 @@ class _Run:
             if solution.records and solution.refusals < _MAX_REFUSALS:
                 pays = self._apply(region, solution.records)
                 solution.refusals = 0 if pays else solution.refusals + 1
-            self._account.tell()
-            since = 0 if round_ is self._rounds[0] else self._account.since_best
-            stopped_by = self._watch.interruption(self._account.candidates, since)
+            self._statistics.tell()
+            since = 0 if round_ is self._rounds[0] else self._statistics.since_best
+            stopped_by = self._watch.interruption(self._statistics.candidates, since)
             if stopped_by is not None:
                 return stopped_by
         return None
 
     def _region(self, members: Sequence[NodeId]) -> Region:
-        return region_of(self._account.best, members, self._rules.protected)
+        return region_of(self._statistics.best, members, self._rules.protected)
 
     def _solved(self, region: Region, round_: Round) -> _Solution:
         """Searches one region under the watch of the whole search."""
-        account = self._account
+        account = self._statistics
         cost = GraphCost.of(region.graph, self._start.objective, self._start.sizes, region.blocked)
         watch = account.part(round_.patience, lambda _: account.best.total)
         result = self._inner.run(cost, self._rules.protecting(region.protected), watch)
@@ -154,14 +154,14 @@ class _Run:
     def _apply(self, region: Region, records: Sequence[Recorded]) -> bool:
         """Applies the steps of a region's solution up to the point of lowest cost of the whole graph; whether
         any was applied."""
-        transplant = Transplant(self._account.best, region.values)
-        best, steps = self._account.best, list[tuple[GraphCost, Match, GraphCost]]()
+        relocation = StepRelocation(self._statistics.best, region.values)
+        best, steps = self._statistics.best, list[tuple[GraphCost, Match, GraphCost]]()
         length = 0
         for step in records:
             if not self._watch.may_go_on():
                 break
-            before = transplant.cost
-            applied = transplant.apply(step)
+            before = relocation.cost
+            applied = relocation.apply(step)
             if applied is None:
                 continue
             match, after = applied
@@ -170,5 +170,5 @@ class _Run:
                 best, length = after, len(steps)
         if length:
             self._trace.extend(itertools.starmap(step_of, steps[:length]))
-            self._account.improve(best)
+            self._statistics.improve(best)
         return length > 0

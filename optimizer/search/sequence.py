@@ -10,7 +10,7 @@ from superopt.optimizer.cost.graph_cost import GraphCost
 from superopt.optimizer.search.minimise import Shortened
 from superopt.optimizer.search.protocol import Search, SearchResult, StoppedBy, Watch
 from superopt.optimizer.search.rules import RuleSet
-from superopt.optimizer.search.statistics import Account
+from superopt.optimizer.search.statistics import SearchStatistics
 from superopt.optimizer.search.trace import TraceStep
 
 
@@ -45,7 +45,7 @@ class Sequence:
 
     def run(self, start: GraphCost, rules: RuleSet, watch: Watch) -> SearchResult:
         """Runs stage after stage until the watch interrupts or all are done."""
-        account, trace = Account(start, rules, watch), list[TraceStep]()
+        statistics, trace = SearchStatistics(start, rules, watch), list[TraceStep]()
         course = self.stages(start)
         stage = next(course, None)
         first: SearchResult | None = None
@@ -53,17 +53,17 @@ class Sequence:
         stopped_by: StoppedBy | None = None
         while stage is not None:
             since = watch.seconds
-            result = stage.search.run(account.best, rules, _part(watch, stage, account))
+            result = stage.search.run(statistics.best, rules, _part(watch, stage, statistics))
             first = first or result
-            account.count(result.candidates)
-            if result.best.total < account.best.total:
-                account.improve_by(result, since)
+            statistics.count(result.candidates)
+            if result.best.total < statistics.best.total:
+                statistics.improve_by(result, since)
                 trace.extend(result.trace)
                 gaining += 1
-            stopped_by = account.interruption()
+            stopped_by = statistics.interruption()
             stage = _next(course, result) if stopped_by is None else None
-        found = account.shortened(trace) if gaining > 1 else Shortened(account.best, tuple(trace))
-        return account.result(found, stopped_by or "exhausted", {} if first is None else first.matched)
+        found = statistics.shortened(trace) if gaining > 1 else Shortened(statistics.best, tuple(trace))
+        return statistics.result(found, stopped_by or "exhausted", {} if first is None else first.matched)
 
 
 def _next(course: Course, result: SearchResult) -> Stage | None:
@@ -73,8 +73,8 @@ def _next(course: Course, result: SearchResult) -> Stage | None:
         return None
 
 
-def _part(watch: Watch, stage: Stage, account: Account) -> Watch:
+def _part(watch: Watch, stage: Stage, statistics: SearchStatistics) -> Watch:
     limit = watch.limits.patience
-    left = None if limit is None else limit - account.since_best
+    left = None if limit is None else limit - statistics.since_best
     patience = min((p for p in (left, stage.patience) if p is not None), default=None)
-    return account.part(patience, lambda progress: progress.best_cost, stage.share)
+    return statistics.part(patience, lambda progress: progress.best_cost, stage.share)

@@ -13,7 +13,7 @@ from superopt.optimizer.search.trace import TraceStep
 from superopt.rewriting import Match
 
 
-class Account:
+class SearchStatistics:
     """Search statistics: candidates examined, candidates since the last improvement, and times of
     improvements."""
 

@@ -11,7 +11,7 @@ from superopt.errors import InvalidFileError, UnprovedRuleError
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.terms import Direction, Equation
 from superopt.optimizer.cost.graph_cost import GraphCost
-from superopt.optimizer.search.recording import Recorded, Transplant, matches_at
+from superopt.optimizer.search.recording import Recorded, StepRelocation, matches_at
 from superopt.optimizer.search.state import State
 from superopt.rewriting import Match, Rewrite, Substitution, apply_match
 
@@ -144,18 +144,18 @@ def with_steps(
     start: GraphCost, records: Sequence[Recorded], kept: Iterable[int]
 ) -> tuple[GraphCost, tuple[TraceStep, ...]]:
     """The graph and the trace with only some recorded steps, as far as these apply."""
-    transplant = Transplant(start)
+    relocation = StepRelocation(start)
     wanted, trace = frozenset(kept), list[TraceStep]()
     for index, step in enumerate(records):
-        before = transplant.cost
+        before = relocation.cost
         if index not in wanted:
-            transplant.leave_out(step)
+            relocation.leave_out(step)
             continue
-        applied = transplant.apply(step)
+        applied = relocation.apply(step)
         if applied is not None:
             match, after = applied
             trace.append(step_of(before, match, after))
-    return transplant.cost, tuple(trace)
+    return relocation.cost, tuple(trace)
 
 
 def recorded(

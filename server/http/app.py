@@ -13,8 +13,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from superopt.server.http import openapi, problems
 from superopt.server.http.bodies import Bodies
-from superopt.server.http.head_requests import Heads
-from superopt.server.http.job_feed import News
+from superopt.server.http.head_requests import HeadRequests
+from superopt.server.http.job_feed import JobFeed
 from superopt.server.http.observation import Observation
 from superopt.server.http.rate_limits import TokenBuckets
 from superopt.server.http.security import local_or_keys
@@ -71,7 +71,7 @@ def create_app(settings: Settings, database: Database, traces: Traces | None = N
         reads=anyio.CapacityLimiter(_READS_AT_ONCE),
         intake=anyio.CapacityLimiter(_INTAKE_AT_ONCE),
         metrics=Metrics(database),
-        news=News(database, settings.poll_seconds, stopping),
+        job_feed=JobFeed(database, settings.poll_seconds, stopping),
     )
     app.state.shared = state
     routers = [module.router for module in (optimizations, substitutions, operations, answers, routes)]
@@ -79,7 +79,7 @@ def create_app(settings: Settings, database: Database, traces: Traces | None = N
     for router in routers:
         app.include_router(router)
     _add_openapi(app)
-    app.add_middleware(Heads)
+    app.add_middleware(HeadRequests)
     app.add_middleware(Bodies)
     app.add_middleware(Observation, metrics=state.metrics, traces=traces or Traces(None))
     app.add_middleware(_Edges)

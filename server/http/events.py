@@ -52,7 +52,7 @@ async def _events(state: State, identity: str, last: int) -> AsyncIterator[str]:
             spoken = time.monotonic()
         if not events:
             until_spoken = max(0.0, spoken + _KEEP_ALIVE_SECONDS - time.monotonic())
-            heard = await state.news.wait(identity, max(last, heard), min(_LOOK_SECONDS, until_spoken))
+            heard = await state.job_feed.wait(identity, max(last, heard), min(_LOOK_SECONDS, until_spoken))
 
 
 def _ends(event: JobEvent) -> bool:

@@ -9,7 +9,7 @@ class _AnsweredError(Exception):
     """Stops the route once the head of the response has been sent."""
 
 
-class Heads:
+class HeadRequests:
     """Passes HEAD to the routes as GET and stops them once the head of the response is known."""
 
     def __init__(self, app: ASGIApp) -> None:

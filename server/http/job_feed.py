@@ -22,7 +22,7 @@ _LATE_SECONDS = 2.0
 _log = logging.getLogger(__name__)
 
 
-class News:
+class JobFeed:
     """Waits for events of jobs. All calls must come from one event loop.
 
     While there are waiters, a task polls every ``seconds``. Callers must poll the job again after a bounded

@@ -11,7 +11,7 @@ import anyio
 import anyio.to_thread
 from fastapi import FastAPI, Request
 
-from superopt.server.http.job_feed import News
+from superopt.server.http.job_feed import JobFeed
 from superopt.server.http.rate_limits import TokenBuckets
 from superopt.server.process.metrics import Metrics
 from superopt.server.settings import Settings
@@ -32,7 +32,7 @@ class State:
     rates: TokenBuckets
     inspections: anyio.CapacityLimiter
     metrics: Metrics
-    news: News
+    job_feed: JobFeed
     reads: anyio.CapacityLimiter
     """Threads for short reads of jobs and keys, apart from those that wait for disks or write locks."""
     intake: anyio.CapacityLimiter

@@ -24,7 +24,7 @@ from superopt.server.process.tracing import RequestSpan, Traces, traces_of_envir
 from superopt.server.settings import Settings
 from superopt.server.worker.cleaning import clean, remove_abandoned_work
 from superopt.server.worker.device import this_device
-from superopt.server.worker.presence import SignsOfLife
+from superopt.server.worker.presence import HeartbeatSender
 from superopt.server.worker.task import Task
 from superopt.substitution_db import Database, open_database
 from superopt.substitution_db.jobs.queue import LeaseLostError
@@ -47,12 +47,12 @@ class Worker:
         self._traces = traces or Traces(None)
         name = f"{socket.gethostname()}:{os.getpid()}"
         targets = this_device().targets
-        self._signs = SignsOfLife(database, name, settings.heartbeat_seconds, targets)
+        self._heartbeats = HeartbeatSender(database, name, settings.heartbeat_seconds, targets)
         self._queue = database.queue(name, settings.lease_seconds, targets=targets)
 
     def run(self) -> None:
         """Runs jobs until told to stop."""
-        with beside(self._signs.give):
+        with beside(self._heartbeats.send):
             self._run()
 
     def _run(self) -> None:
@@ -74,7 +74,7 @@ class Worker:
         lease = self._queue.claim()
         if lease is None:
             return False
-        self._signs.job_id = lease.job.id
+        self._heartbeats.job_id = lease.job.id
         with about_job(lease.job.id), self._traces.job(lease.job.id, lease.job.traceparent) as entry:
             _log.info("attempt %d of %d", lease.job.attempts, lease.job.max_attempts)
             try:
@@ -82,7 +82,7 @@ class Worker:
             except LeaseLostError as error:
                 _log.warning("%s", error)
             finally:
-                self._signs.job_id = None
+                self._heartbeats.job_id = None
                 self._database.blobs.remove_work([lease.token])
         return True
 

@@ -12,7 +12,7 @@ from superopt.substitution_db import Database
 _log = logging.getLogger(__name__)
 
 
-class SignsOfLife:
+class HeartbeatSender:
     """Sends heartbeats periodically; ``job_id`` is the job being run."""
 
     def __init__(self, database: Database, worker: str, seconds: float, targets: Sequence[str] = ()) -> None:
@@ -22,10 +22,10 @@ class SignsOfLife:
         self._worker = worker
         self._seconds = seconds
 
-    def give(self, ended: threading.Event) -> None:
+    def send(self, ended: threading.Event) -> None:
         """Sends heartbeats until ``ended`` is set, then deregisters the worker."""
         while True:
-            self._give()
+            self._send()
             if ended.wait(self._seconds):
                 break
         try:
@@ -33,7 +33,7 @@ class SignsOfLife:
         except SuperoptError as error:
             _log.warning("failed to deregister the worker: %s", error)
 
-    def _give(self) -> None:
+    def _send(self) -> None:
         try:
             self._database.activity.beat(self._worker, self.job_id, self._targets)
         except SuperoptError as error:

@@ -26,7 +26,7 @@ _FORGOTTEN = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class SignOfLife:
+class WorkerHeartbeat:
     """The latest heartbeat of a worker: its age in seconds, the worker's job if any, and the devices that it
     can optimise for (unknown for older versions, which claim any job).
     """
@@ -69,13 +69,13 @@ class ActivityRepository:
         with self._transactions.write() as session:
             session.execute(delete(WorkerRow).where(WorkerRow.name == worker))
 
-    def workers(self) -> tuple[SignOfLife, ...]:
+    def workers(self) -> tuple[WorkerHeartbeat, ...]:
         """The registered workers, by name."""
         with self._transactions.read() as session:
             time = now(session)
             rows = session.scalars(select(WorkerRow).order_by(WorkerRow.name))
             return tuple(
-                SignOfLife(
+                WorkerHeartbeat(
                     row.name,
                     (time - row.seen_at).total_seconds(),
                     row.job_id,

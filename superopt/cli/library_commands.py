@@ -12,7 +12,7 @@ from superopt.cli.coverage_commands import FormatOption, coverage
 from superopt.cli.generate_command import generate
 from superopt.cli.output import DatabaseOption, JsonOption, Output, destination, several
 from superopt.cli.progress import counted
-from superopt.cli.spending import Spending
+from superopt.cli.resource_usage import ResourceUsage
 from superopt.equations import parse_equation
 from superopt.errors import InvalidOptionError
 from superopt.files import require_writable
@@ -79,7 +79,7 @@ def verify(
         if everything:
             raise InvalidOptionError("--all and --id exclude each other")
         return _verify_one(identity, model, database, stage=stage, output=output)
-    spending = Spending()
+    usage = ResourceUsage()
     with open_database(database) as opened, counted("verifying") as progress:
         judge = discovery.verify_all if everything else discovery.verify_pending
         done = judge(opened, jobs=jobs, progress=progress)
@@ -93,13 +93,13 @@ def verify(
             "superseded": done.superseded,
             "conditional": done.conditional,
             "version": None if version is None else version.number,
-            **spending.document(),
+            **usage.document(),
         }
     )
     output.line(
         f"{done.judged} judged: {done.verified} verified, {done.refuted} refuted, {done.unproved} unproved; "
         f"{done.superseded} superseded by more general rules, {done.conditional} stored with a condition; "
-        f"{spending}"
+        f"{usage}"
     )
     return 0
 

@@ -101,7 +101,7 @@ def optimize(
     if outcome.answer is not None:
         output.file.write(str(outcome.answer["text"]))
     else:
-        _print_stand_in(job, outcome, output)
+        _print_fallback(job, outcome, output)
     output.line(_written(job.output, [path for path in job.reports if path not in outcome.missing]))
     for path, why in outcome.missing.items():
         sys.stderr.write(f"superopt: warning: {path} was not written: {why}\n")
@@ -118,7 +118,7 @@ def _phase(state: Mapping[str, object]) -> str:
     )
 
 
-def _print_stand_in(job: Job, outcome: Outcome, output: Output) -> None:
+def _print_fallback(job: Job, outcome: Outcome, output: Output) -> None:
     """Prints the report of a job whose process gave no answer."""
     output.document(outcome.report)
     output.pairs({"model": job.model.name, "returned": f"original: {outcome.report['why']}"})

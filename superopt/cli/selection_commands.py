@@ -9,7 +9,7 @@ import typer
 
 from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output, several
 from superopt.cli.progress import described
-from superopt.cli.spending import Spending
+from superopt.cli.resource_usage import ResourceUsage
 from superopt.errors import InvalidOptionError
 from superopt.journeys.library.comparison import Comparison
 from superopt.journeys.library.comparison import compare as compare_files
@@ -42,7 +42,7 @@ def select(
     --selected` writes the chosen rules.
     """
     output = Output(as_json)
-    spending = Spending()
+    usage = ResourceUsage()
     names = _known(graph) if graph else None
     with open_database(database) as opened, described() as show:
         opened.rules.refresh(current())
@@ -57,7 +57,7 @@ def select(
             "ships": ships,
             "reasons": [{"ships": kind.ships, "why": kind.why, "rules": count} for kind, count in reasons],
             "searches": _searches(selected),
-            **spending.document(),
+            **usage.document(),
         }
     )
     output.table(
@@ -73,7 +73,7 @@ def select(
         [("yes" if kind.ships else "no", kind.why, count) for kind, count in reasons],
     )
     output.line(
-        f"\n{ships} of {len(selected.choices)} verified rules ship; {spending}; "
+        f"\n{ships} of {len(selected.choices)} verified rules ship; {usage}; "
         "next: superopt library export --selected"
     )
 

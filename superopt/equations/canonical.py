@@ -111,14 +111,14 @@ def _renamed_types(equation: Equation, names: Mapping[str, str]) -> tuple[tuple[
 
 
 def _variable_names(equation: Equation) -> dict[str, str]:
-    ordered = [t.name for t in subterms(*equation.left, *equation.right) if isinstance(t, Variable)]
+    ordered = [t.name for t in subterms(*equation.terms) if isinstance(t, Variable)]
     return {name: _NAMES[i] if i < len(_NAMES) else f"x{i}" for i, name in enumerate(ordered)}
 
 
 def _attribute_names(equation: Equation) -> dict[str, str]:
     letters: dict[str, str] = {}
     used: set[str] = set()
-    for term in subterms(*equation.left, *equation.right):
+    for term in subterms(*equation.terms):
         if isinstance(term, Variable):
             continue
         for key, value in term.attributes:

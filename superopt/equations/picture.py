@@ -19,7 +19,7 @@ def picture(equation: Equation) -> str:
     """The source and the target as trees, an operator above its inputs, side by side where there is room. A
     shared subterm is numbered where it is drawn, ``(1) relu``, and referred to by its number elsewhere; both
     sides share the numbering."""
-    numbers = _numbers((*equation.left, *equation.right))
+    numbers = _numbers(equation.terms)
     drawn: set[Term] = set()
     left, right = (_side(side, numbers, drawn) for side in (equation.left, equation.right))
     width = max(map(len, left))

@@ -10,6 +10,7 @@ import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import TypeAlias
 
 AttributeValue: TypeAlias = "int | float | Fraction | str | tuple[int, ...]"
@@ -116,6 +117,26 @@ class Equation:
     conditions: tuple[Condition, ...] = ()
     types: tuple[tuple[str, VariableType], ...] = ()
     name: str = ""
+
+    @cached_property
+    def terms(self) -> tuple[Term, ...]:
+        """The terms of both sides, those of the left first."""
+        return (*self.left, *self.right)
+
+    @cached_property
+    def applications(self) -> tuple[Application, ...]:
+        """The distinct applications in both sides, in topological order."""
+        return tuple(applications(*self.terms))
+
+    @cached_property
+    def variables(self) -> tuple[str, ...]:
+        """Names of its tensor variables in order of first occurrence."""
+        return variables(*self.terms)
+
+    @cached_property
+    def attribute_variables(self) -> frozenset[str]:
+        """Names of its attribute variables."""
+        return attribute_variables(*self.terms)
 
     def reversed(self) -> Equation:
         """The equation read from right to left."""

@@ -13,7 +13,7 @@ from superopt.options import DEFAULTS
 _SCHEMA = 1
 
 
-def stand_in_report(
+def fallback_report(
     model: Path,
     sha256: str | None,
     options: Mapping[str, object],
@@ -44,8 +44,8 @@ def stand_in_report(
         "options": state.get("options", dict(options)),
         "rules": {"loaded": state.get("rules", 0), "matched": 0, "applied": 0},
         "suspects": [
-            {name: accused[name] for name in ("rule", "equation", "difference")}
-            for accused in cast("list[Mapping[str, object]]", state.get("suspects", []))
+            {name: suspect[name] for name in ("rule", "equation", "difference")}
+            for suspect in cast("list[Mapping[str, object]]", state.get("suspects", []))
         ],
         "cost": {"unit": "us", "source": "analytic", "before": cost, "after": cost},
         "sizes": {"priced": {}, "checked": [], "timed": None, "guessed": [], "request": "", "apart": []},

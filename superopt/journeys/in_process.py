@@ -17,7 +17,7 @@ from superopt.equations import format_equation
 from superopt.errors import InvalidFileError, InvalidModelError
 from superopt.files import require_report_path, write_atomically
 from superopt.ir import Graph, Input, Weight
-from superopt.journeys.accusation import accusation
+from superopt.journeys.suspect_evidence import suspect_evidence
 from superopt.journeys.targets import find_target
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model
 from superopt.ops import Opaque
@@ -40,7 +40,7 @@ from superopt.optimizer.check.guesses import example
 from superopt.optimizer.cost import physical_cores
 from superopt.optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from superopt.optimizer.parallel.topology import Cluster
-from superopt.optimizer.pipeline.blame import Suspect
+from superopt.optimizer.pipeline.bisection import Suspect
 from superopt.optimizer.pipeline.judge import Judge
 from superopt.optimizer.pipeline.report import SCHEMA
 from superopt.optimizer.pipeline.runnable import loads, runnable_original, weight_bytes
@@ -165,17 +165,19 @@ def optimize_with(
         rules = _substitutions(published)
         library_used = {"version": published.version, "sha256": published.sha256}
         know({"library": library_used, "rules": len({rule.rule_id for rule in rules})})
-        accused: list[dict[str, object]] = []
+        suspects: list[dict[str, object]] = []
 
-        def accuse(suspect: Suspect) -> None:
+        def on_suspect(suspect: Suspect) -> None:
             apart = lifted.source.apart
-            accused.append(accusation(suspect, dims=options.dims, keep=options.keep, apart=apart))
-            know({"suspects": accused})
+            suspects.append(suspect_evidence(suspect, dims=options.dims, keep=options.keep, apart=apart))
+            know({"suspects": suspects})
 
         judge: Judge = Measured(opened.costs, device)
         if cluster is not None:
             judge = Simulated(cluster, load_axioms().equations, plan)
-        found = optimizer.optimize(lifted, rules, options, judge, progress, started=began, accuse=accuse)
+        found = optimizer.optimize(
+            lifted, rules, options, judge, progress, started=began, on_suspect=on_suspect
+        )
     return Result(found.model, found.report, published)
 
 

@@ -107,7 +107,7 @@ def optimize(
         if is_needed:  # keep the directory while its model is referenced
             weakref.finalize(lowered.source, remove)
         if outcome.answer is None:
-            return Result(lowered, _stand_in(outcome, lowered.node_count), PublishedRules(None, "", {}))
+            return Result(lowered, _fallback(outcome, lowered.node_count), PublishedRules(None, "", {}))
         report, library = cast("tuple[Report, PublishedRules]", pickle.loads(objects.read_bytes()))  # nosec B301: our own
         return Result(lowered, report, library)
     finally:
@@ -134,7 +134,7 @@ def _progress(state: Mapping[str, object]) -> Progress:
     return Progress(**numbers)  # pyright: ignore[reportArgumentType]
 
 
-def _stand_in(outcome: Outcome, nodes: int) -> Report:
+def _fallback(outcome: Outcome, nodes: int) -> Report:
     """The report of a job whose process wrote none."""
     values = {name: section_of(outcome.report, name) for name in outcome.report}
     opaque = tuple(OpaqueNode(**node) for node in cast("list[dict[str, str]]", values["model"]["opaque"]))

@@ -15,7 +15,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def quarantine(
-    accusations: Sequence[Mapping[str, object]],
+    suspects: Sequence[Mapping[str, object]],
     *,
     found_by: str,
     model: str,
@@ -23,20 +23,20 @@ def quarantine(
     seed: int,
     database: str | None,
 ) -> None:
-    """Records accusations (``superopt.journeys.accusation``), so that no later job uses those rules.
+    """Records suspects (``superopt.journeys.suspect_evidence``), so that no later job uses those rules.
 
     An unavailable database is only logged, because the job's result does not use those rules.
     """
     evidence = {
-        str(accused["rule"]): Evidence(
+        str(suspect["rule"]): Evidence(
             found_by=found_by,
             model=model,
             sha256=sha256,
             seed=seed,
-            difference=str(accused["difference"]),
-            report=cast("Mapping[str, object]", accused["report"]),
+            difference=str(suspect["difference"]),
+            report=cast("Mapping[str, object]", suspect["report"]),
         )
-        for accused in accusations
+        for suspect in suspects
     }
     try:
         with open_database(database) as opened:

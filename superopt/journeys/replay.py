@@ -12,9 +12,9 @@ from typing import cast
 from superopt import optimizer
 from superopt.errors import InvalidFileError, InvalidOptionError, NotEquivalentError
 from superopt.ir import Graph, Plan
-from superopt.journeys.accusation import accusation
 from superopt.journeys.in_process import check, verified_substitutions
 from superopt.journeys.quarantine import quarantine
+from superopt.journeys.suspect_evidence import suspect_evidence
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model, lower
 from superopt.optimizer import plan_of, recorded_trace
 from superopt.optimizer.canonical import canonicalise
@@ -25,7 +25,7 @@ from superopt.optimizer.parallel.search.subject import Subject, plannable
 from superopt.optimizer.parallel.shards import Segment, programmed
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, simulate
 from superopt.optimizer.parallel.topology import Cluster
-from superopt.optimizer.pipeline.blame import Suspect, blamed, is_false
+from superopt.optimizer.pipeline.bisection import Suspect, exceeds_rounding, find_suspect
 from superopt.optimizer.pipeline.report import section_of
 from superopt.optimizer.pipeline.runnable import loads
 from superopt.optimizer.pipeline.selection import kept_nodes
@@ -34,8 +34,8 @@ from superopt.optimizer.search import retraced
 from superopt.rewriting import Substitution
 from superopt.substitution_db import open_database
 
-_BLAMING_SECONDS = 120.0
-"""Time limit of the search for the rule to blame."""
+_BISECTION_SECONDS = 120.0
+"""Time limit of the search for the first step that changes outputs."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,12 @@ def require_equal(
     if equivalence.passed:
         return
     why = f"the model produced by the trace is not equivalent: {equivalence.why}"
-    suspect = blame(model, report, database=database) if is_false(equivalence) else None
+    suspect = bisect_trace(model, report, database=database) if exceeds_rounding(equivalence) else None
     if suspect is None:
         raise NotEquivalentError(why)
     sizes, names, apart = recorded_sizes(report), _recorded_names(report), _names_apart(report)
     quarantine(
-        [accusation(suspect, dims=sizes, keep=names, apart=apart)],
+        [suspect_evidence(suspect, dims=sizes, keep=names, apart=apart)],
         found_by="replay",
         model=Path(lowered.source.name).name,
         sha256=lowered.source.sha256,
@@ -92,20 +92,22 @@ def require_equal(
     raise NotEquivalentError(f"{why}; rule {suspect.rule} is to blame and now suspect: {suspect.equation}")
 
 
-def blame(model: ModelSource, report: Mapping[str, object], *, database: str | None = None) -> Suspect | None:
+def bisect_trace(
+    model: ModelSource, report: Mapping[str, object], *, database: str | None = None
+) -> Suspect | None:
     """The rule of the first step after which outputs differ by more than rounding; None if not found within
-    ``_BLAMING_SECONDS``. Raises as ``replay``.
+    ``_BISECTION_SECONDS``. Raises as ``replay``.
     """
     lifted, start, rules = _start(model, report, database)
     _, trace = retraced(start, recorded_trace(report), rules, lambda _: 0.0)
-    ends, sizes = time.monotonic() + _BLAMING_SECONDS, recorded_sizes(report)
+    ends, sizes = time.monotonic() + _BISECTION_SECONDS, recorded_sizes(report)
 
     def compare(graph: Graph) -> Equivalence | None:
         if time.monotonic() >= ends:
             return None
         return _compared(model, lower(lifted, graph, plan_of(graph)), sizes)
 
-    return blamed(start, trace, rules, compare)
+    return find_suspect(start, trace, rules, compare)
 
 
 def repeated(

@@ -2,8 +2,8 @@
 
 Endless searches, native calls that hang with the interpreter lock, crashes and lack of memory cannot be
 caught in the same process. Therefore the job runs in a child process while this one only waits; it imports
-little. If the child has not answered by the deadline of ``promised``, it is killed and the original is
-written with the reason. Once the child has reported that the model is written, the model is final; only
+little. If the child has not answered by the deadline of ``guaranteed_seconds``, it is killed and the original
+is written with the reason. Once the child has reported that the model is written, the model is final; only
 reports can be missing, and the outcome lists them.
 """
 
@@ -23,7 +23,7 @@ from typing import cast
 
 from superopt.errors import INTERNAL_ERROR, InvalidModelError, SuperoptError
 from superopt.files import atomic_path, can_be_read_once, write_atomically
-from superopt.journeys.fallback_report import stand_in_report
+from superopt.journeys.fallback_report import fallback_report
 from superopt.onnx_io.protobuf_wire import is_model, may_have_external_data
 from superopt.options import DEFAULTS, OPTIONS, require
 from superopt.processes import child
@@ -60,7 +60,7 @@ _LONGEST_SECONDS = 1e8
 _PAGE_SECONDS = 60.0
 
 
-def promised(budget: float) -> float:
+def guaranteed_seconds(budget: float) -> float:
     """Deadline of a job with this budget, in seconds after its start."""
     return _OVERRUN * budget + _OVERRUN_SECONDS
 
@@ -105,7 +105,7 @@ class Job:
     def seconds(self) -> float:
         """Remaining seconds for the function, leaving time to write the original."""
         size = self.model.stat().st_size if self.model.is_file() else 0
-        limit = promised(self.budget) - _FINISHING - _SECONDS_PER_BYTE * size
+        limit = guaranteed_seconds(self.budget) - _FINISHING - _SECONDS_PER_BYTE * size
         ends = min(max(limit, self.budget + _LEAST_GRACE), _LONGEST_SECONDS)
         return ends - (time.monotonic() - self.started)
 
@@ -124,7 +124,7 @@ class Outcome:
 
 
 def run_job(job: Job, progress: ProgressCallback = lambda _: None) -> Outcome:
-    """Runs a job in a child process; ends at most ``promised(job.budget)`` seconds after its start.
+    """Runs a job in a child process; ends at most ``guaranteed_seconds(job.budget)`` seconds after its start.
 
     Raises the job's error if its input is invalid. After any other failure the original and a fallback report
     are written.
@@ -247,16 +247,16 @@ def _ended(job: Job, directory: Path, progress: ProgressCallback) -> tuple[child
 
 
 def _quarantine(job: Job, state: Mapping[str, object]) -> None:
-    """Marks the rules suspect that the job accused, however it ended."""
-    accusations = cast("list[JsonObject]", state.get("suspects", []))
-    if not accusations:
+    """Marks the rules suspect that the job reported, however it ended."""
+    suspects = cast("list[JsonObject]", state.get("suspects", []))
+    if not suspects:
         return
     from superopt.journeys.quarantine import (
         quarantine,  # imports the database, which is rarely needed here
     )
 
     quarantine(
-        accusations,
+        suspects,
         found_by="optimize",
         model=job.model.name,
         sha256=_sha256(job.model),
@@ -300,7 +300,7 @@ def _original(job: Job, state: JsonObject, why: str, is_broken: bool) -> Outcome
         _write_original(job, job.output)
     taken = time.monotonic() - job.started
     sha256 = _sha256(job.model) if job.is_reading else None
-    report = stand_in_report(job.model, sha256, job.options, state, why, taken, crashed=is_broken)
+    report = fallback_report(job.model, sha256, job.options, state, why, taken, crashed=is_broken)
     reasons = {path: _write_report(report, path) for path in job.reports}
     return Outcome(None, report, is_broken, {path: why for path, why in reasons.items() if why})
 

@@ -130,9 +130,9 @@ def _conv(site: Site) -> tuple[Value, ...]:
 
 
 def _cut_as_joined(site: Site, data: TensorType, weight: TensorType) -> Value:
-    """The kernel, as a whole or, where the image is a concat with upsampled parts, divided accordingly. Rules
-    divide kernels only where something was concatenated. Convolving upsampled parts separately, before
-    upsampling, is profitable."""
+    """Return the kernel, divided if the image is a concat with upsampled parts. Rules divide kernels only
+    where something was concatenated, and convolving upsampled parts separately, before upsampling, is
+    profitable."""
     parts = site.joined(0, 1)
     is_whole = data.shape[1] == weight.shape[1]
     if not is_whole or not site.is_weight(1) or not any(isinstance(o, Upsample) for o, _ in parts):

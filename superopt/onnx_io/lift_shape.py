@@ -204,7 +204,7 @@ _REPEATING = (
 """Nearest modes for which upsampling by whole factors repeats every pixel."""
 
 _UNBOUNDED = (1 << 31) - 1
-"""Larger than any size: exporters let a slice to the end stop there."""
+"""Larger than any size: exporters use such an end for a slice up to the end of an axis."""
 
 MOVEMENT: Mapping[str, Lifter] = {
     "Concat": _concat,

@@ -276,7 +276,7 @@ class _Lifting:
         self._bind(node, made.values)
 
     def _learned(self, own: TensorType, theirs: ValueType) -> ValueType:
-        """The type of an opaque node's output: superopt's, unless it contradicts ONNX's."""
+        """Return the type of an opaque node's output: superopt's, unless it contradicts ONNX's."""
         try:
             self._learn(((own, theirs),))
         except NotLiftedError:

@@ -85,7 +85,7 @@ def evaluate(node: onnx.NodeProto, operands: Operands, opset: int) -> Array | No
 
 
 def settled(content: Array) -> Array:
-    """Converts dimensions to integers, unless symbols remain."""
+    """Convert dimensions to integers, unless symbols remain."""
     if content.dtype != object or any(isinstance(item, SymbolicDimension) for item in content.flat):
         return content
     return content.astype(np.int64)
@@ -223,7 +223,7 @@ def _range(_: _Node, operands: Operands) -> Array:
 
 
 def _divide(_: _Node, operands: Operands) -> Array:
-    """Integer quotients, rounded towards zero, which for sizes is downwards."""
+    """Return integer quotients, rounded towards zero, which for sizes means downwards."""
     left, right = operands
     if left.dtype.kind == "f":
         return left / right

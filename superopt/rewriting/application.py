@@ -25,7 +25,7 @@ from superopt.rewriting.typing import Typing, infer_terms
 
 
 class _Asked(NamedTuple):
-    """Arguments of ``infer_terms``, as a cache key."""
+    """Arguments of ``infer_terms``, used as a cache key."""
 
     terms: tuple[Term, ...]
     types: tuple[tuple[str, TensorType], ...]
@@ -143,7 +143,7 @@ def _implicit_sizes_fit(graph: Graph, match: Match, types: Mapping[str, TensorTy
 
 
 def _symbols(match: Match, types: Iterable[TensorType]) -> frozenset[str]:
-    """The symbols in the sizes of a match: none may be solved for."""
+    """Return the symbols in the sizes of a match, none of which may be solved for."""
     sizes: list[object] = [*match.cuts.values()]
     for value in match.attributes.values():
         sizes.extend(cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,))

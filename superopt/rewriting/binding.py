@@ -18,7 +18,7 @@ from superopt.ops.matrix import permutation_of
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A concat of some adjacent operands of a larger concat; built only if a rewrite needs it."""
+    """A concat of some adjacent operands of a larger concat; it is built only if a rewrite needs it."""
 
     axis: int
     values: tuple[Value, ...]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import cast
 
-from superopt.ir.terms import AttributeVariable, Equation, applications
+from superopt.ir.terms import AttributeVariable, Equation
 from superopt.ir.types import TensorType
 from superopt.ops.base import OPERATORS
 
@@ -18,7 +18,7 @@ MOST_RANK = 5
 def most_rank(equation: Equation) -> int | None:
     """The highest tensor rank for which a rule is claimed; None for all ranks. Where every axis may matter, a
     rule is proved for each rank separately, and not applied above that rank."""
-    for term in applications(*equation.left, *equation.right):
+    for term in equation.applications:
         if OPERATORS[term.operator].positions is None or isinstance(
             term.attribute("perm"), AttributeVariable
         ):

@@ -285,7 +285,7 @@ def _even(*arguments: Quantity) -> Quantity:
 
 
 def _all_leave(remainder: int, quantity: Quantity) -> Quantity:
-    """1 or 0; for symbolic sizes an unconstrained symbol, so that no clause is decided by it."""
+    """Return 1 or 0. For symbolic sizes, return an unconstrained symbol, so that it decides no clause."""
     numbers = _numbers(quantity)
     if all(isinstance(number, int) for number in numbers):
         return int(all(cast("int", number) % 2 == remainder for number in numbers))

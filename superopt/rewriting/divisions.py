@@ -26,17 +26,17 @@ _Place = tuple[Divided, int]
 
 @dataclass
 class _Demand:
-    """Number of parts that a variable must have in each place for the operators above it."""
+    """Number of parts that a variable must have at each place for the operators above it."""
 
     needed: dict[_Place, int] = field(default_factory=dict[_Place, int])
     there: dict[_Place, int] = field(default_factory=dict[_Place, int])
 
     def apart(self, place: _Place, degree: int) -> None:
-        """Divided further by this factor."""
+        """Record a division by this factor."""
         self.there[place] = self.there.get(place, 1) * degree
 
     def together(self, place: _Place, degree: int) -> None:
-        """Combined by this factor; missing parts must be present initially."""
+        """Record a combination by this factor; missing parts must be present initially."""
         there = self.there.get(place, 1)
         missing = degree // math.gcd(there, degree)
         self.needed[place] = self.needed.get(place, 1) * missing
@@ -64,7 +64,7 @@ def divisions_needed(
     """The number of parts that each variable of known rank needs in each place, as far as attributes are
     known; empty for undivided ones."""
     found: dict[str, dict[_Place, int]] = {}
-    for side in (*equation.left, *equation.right):
+    for side in equation.terms:
         for name, above in _divided(side):
             if name not in ranks:
                 continue

@@ -85,7 +85,7 @@ def type_equation(
 ) -> Typing:
     """Types both sides with equal output types; raises IllTypedError."""
     return infer_terms(
-        (*equation.left, *equation.right),
+        equation.terms,
         types,
         attributes,
         equal=list(zip(equation.left, equation.right, strict=True)),

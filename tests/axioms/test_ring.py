@@ -69,7 +69,7 @@ def difference_over_integers(axiom: Equation) -> str:
             for name, type_ in instance.types.items()
         }
         try:
-            values = evaluate_terms((*axiom.left, *axiom.right), instance.typing, domain, arrays)
+            values = evaluate_terms(axiom.terms, instance.typing, domain, arrays)
         except NotARingError as error:
             return f"{instance}: {error}"
         half = len(axiom.left)

@@ -8,9 +8,9 @@ import pytest
 
 from superopt.axioms import load_axioms
 from superopt.equations import parse_equation
+from superopt.verifier.prove.attempt import representative
 from superopt.verifier.prove.proof_search import prove
 from superopt.verifier.refute.refutation import Effort, refute
-from superopt.verifier.verify import representative
 
 C = "conv[stride=s, padding=p, activation=c]"
 L = "conv[stride=s, padding=p]"

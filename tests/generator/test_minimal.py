@@ -5,7 +5,6 @@ import pytest
 from superopt.equations import parse_equation
 from superopt.generator.prune.minimal import minimal
 from superopt.generator.prune.pruning import Candidate
-from superopt.ir.terms import variables
 
 TRANSPOSED = "transpose(matmul(x, y)) <=> matmul(transpose(y), transpose(x))"
 ASSOCIATIVE = "matmul(x, matmul(y, z)) <=> matmul(matmul(x, y), z)"
@@ -18,7 +17,7 @@ LONG = (
 def candidate(text: str) -> Candidate:
     """An equation between matrices as it comes out of pruning."""
     equation = parse_equation(text)
-    shapes = dict.fromkeys(variables(*equation.left, *equation.right), (4, 4))
+    shapes = dict.fromkeys(equation.variables, (4, 4))
     return Candidate(equation, (equation,), "a test", shapes)
 
 

@@ -15,10 +15,10 @@ import pytest
 from superopt.ir.graph import NodeId
 from superopt.optimizer.check import Comparison, compare_latency, compared
 from superopt.optimizer.check.interval import DOUBT, signed_rank_quantile, student_quantile
-from superopt.optimizer.check.latency import Contest, Pairs
+from superopt.optimizer.check.latency import ModelPair, Pairs
 from superopt.optimizer.cost.runtime import Array, RunTime
 from superopt.optimizer.explanation.gains import rule_gains
-from superopt.optimizer.pipeline.decision import opinion
+from superopt.optimizer.pipeline.decision import rejection_reason
 from superopt.optimizer.pipeline.verdict import Ablation
 from superopt.optimizer.search import TraceStep
 
@@ -108,7 +108,7 @@ def race(noise: Noise, gain: float, seed: int, *, seconds: float, longest: float
     """A whole race in drawn noise, with every look at the answer: without time, three rounds."""
     random = np.random.default_rng(seed)
 
-    def round_of(contest: Contest, order: Sequence[int], pairs: int | None, seconds: float) -> Pairs:  # noqa: ARG001
+    def round_of(models: ModelPair, order: Sequence[int], pairs: int | None, seconds: float) -> Pairs:  # noqa: ARG001
         times = 1000 * np.exp(noise(random, pairs or 6))
         exchanged = random.random(len(times)) < 0.5 if noise is drifting else random.random() < 0.5
         times[exchanged] = times[exchanged][..., ::-1]
@@ -151,7 +151,7 @@ def heavy_pairs(random: np.random.Generator, pairs: int) -> Array:
 def test_threads_that_wait_for_each_other_are_no_gain() -> None:
     """Half the processor time, but no less time by the clock on the wall."""
 
-    def round_of(contest: Contest, order: Sequence[int], pairs: int | None, seconds: float) -> Pairs:  # noqa: ARG001
+    def round_of(models: ModelPair, order: Sequence[int], pairs: int | None, seconds: float) -> Pairs:  # noqa: ARG001
         return [(RunTime(1000.0, 1000.0), RunTime(1010.0, 500.0))] * 6
 
     several = compare_latency(b"", b"", {}, threads=2, seconds=0.0, round_of=round_of)
@@ -174,13 +174,15 @@ def test_a_loaded_machine_is_given_as_the_reason() -> None:
     assert re.fullmatch(
         r"but undecided: the machine is too loaded \(runs had a core for 21% of their time; load average "
         r"[0-9.]+ on \d+ cores\): measured 1\.050 \(0\.800 to 1\.400\) times as fast in 2 rounds",
-        opinion(found),
+        rejection_reason(found),
     )
-    assert opinion(replace(found, share=1.0)) == (
+    assert rejection_reason(replace(found, share=1.0)) == (
         "but undecided: measured 1.050 (0.800 to 1.400) times as fast in 2 rounds; "
         "a longer budget allows for more"
     )
-    assert opinion(replace(found, low=0.98, high=1.02)).startswith("but not certainly faster: measured")
+    assert rejection_reason(replace(found, low=0.98, high=1.02)).startswith(
+        "but not certainly faster: measured"
+    )
 
 
 def test_what_leaving_a_rule_out_costs_is_its_measured_gain() -> None:

@@ -276,7 +276,7 @@ def test_ties_that_rounding_decides_may_flip_and_others_not() -> None:
 
 
 def test_without_double_precision_the_spread_decides() -> None:
-    """The deadline of the yardstick has passed: nothing but the first perturbed runs is measured."""
+    """The deadline of the baseline has passed: nothing but the first perturbed runs is measured."""
     original, rewritten = variance(by_product=False), variance(by_product=True)
     reference = reference_of(original, deadline=time.monotonic() - 1)
     tuple(reference.samples())

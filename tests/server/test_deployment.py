@@ -18,7 +18,7 @@ PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 UNITS = sorted((ROOT / "docs" / "systemd").glob("*.service"))
-ROOMS = ("axioms", "generator", "optimizer", "server", "substitution_db", "superopt", "verifier")
+PACKAGES = ("axioms", "generator", "optimizer", "server", "substitution_db", "superopt", "verifier")
 COMMANDS = {name for names in MODULES.values() for name in names}
 
 
@@ -30,8 +30,8 @@ def test_every_setting_is_documented_as_it_is() -> None:
 def test_every_variable_that_the_code_reads_is_documented() -> None:
     read = {
         name
-        for room in ROOMS
-        for path in (ROOT / room).rglob("*.py")
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
         for name in re.findall(r'"(SUPEROPT_[A-Z_]+[A-Z])"', path.read_text(encoding="utf-8"))
     }
     assert {name for name in read if f"`{name}`" not in PAGE} == set()
@@ -68,7 +68,7 @@ def test_the_image_is_unprivileged_and_looked_after() -> None:
     assert re.search(r"^USER 10001:10001$", last, re.MULTILINE)
     assert "/livez" in re.findall(r"HEALTHCHECK .*\\\n.*", last)[0]
     rooms = (ROOT / ".dockerignore").read_text().splitlines()
-    assert {room for room in ROOMS if f"!{room}" not in rooms} == set()
+    assert {package for package in PACKAGES if f"!{package}" not in rooms} == set()
 
 
 def test_units_are_what_systemd_expects(tmp_path: Path) -> None:

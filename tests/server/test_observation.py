@@ -28,7 +28,7 @@ from superopt.server.process.logs import JsonLines
 from superopt.server.process.tracing import traces_of_environment, traces_to
 from superopt.server.settings import Settings
 from superopt.server.worker.loop import Worker
-from superopt.server.worker.presence import SignsOfLife
+from superopt.server.worker.presence import HeartbeatSender
 from superopt.substitution_db import CandidateRule, Database
 from superopt.substitution_db.jobs.activity import ActivityRepository
 from superopt.substitution_db.rules.currency import current
@@ -112,8 +112,8 @@ def test_metrics(http: Http, model: bytes, work: Work, database: Database) -> No
     http("GET", f"{JOBS}/unknown-too")
     http("BREW", "/coffee")
     work()
-    signs = SignsOfLife(database, "host:7", 60.0)
-    with beside(signs.give):
+    signs = HeartbeatSender(database, "host:7", 60.0)
+    with beside(signs.send):
         while not database.activity.workers():
             pass
         signs.job_id = "a" * 32
@@ -150,7 +150,7 @@ def test_signs_of_life_go_on_after_a_failure(database: Database, monkeypatch: py
         beat(self, worker, job, targets)
 
     monkeypatch.setattr(ActivityRepository, "beat", once)
-    with beside(SignsOfLife(database, "host:7", 0.01).give):
+    with beside(HeartbeatSender(database, "host:7", 0.01).send):
         deadline = time.monotonic() + 10
         while not database.activity.workers():
             assert time.monotonic() < deadline

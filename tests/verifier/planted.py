@@ -25,7 +25,6 @@ from superopt.ir.terms import (
     Equation,
     Term,
     Variable,
-    applications,
     attribute_variables,
     variables,
 )
@@ -92,11 +91,7 @@ def proved_rules() -> tuple[Equation, ...]:
     shipped = [parse_equation(json.loads(line)["equation"]) for line in lines]
     conditional = [axiom for axiom in load_axioms().equations if axiom.conditions]
     known = (*shipped, *map(parse_equation, RIGHT), *conditional)
-    return tuple(
-        rule
-        for rule in known
-        if all(each.operator in SHAPES for each in applications(*rule.left, *rule.right))
-    )
+    return tuple(rule for rule in known if all(each.operator in SHAPES for each in rule.applications))
 
 
 @cache
@@ -154,7 +149,7 @@ def _specialised(rule: Equation, generator: random.Random) -> Equation:
     named = frozenset[str]().union(*(names_in(condition) for condition in rule.conditions))
     places = [
         (value, key)
-        for term in applications(*rule.left, *rule.right)
+        for term in rule.applications
         for key, value in term.attributes
         if isinstance(value, AttributeVariable) and key in OTHER_VALUES and value.name not in named
     ]
@@ -176,7 +171,7 @@ def _specialised(rule: Equation, generator: random.Random) -> Equation:
 
 
 def _in_context(rule: Equation, generator: random.Random) -> Equation:
-    used = variables(*rule.left, *rule.right)
+    used = rule.variables
     other = Variable(next(name for name in ("t", "r", "q") if name not in used))
     contexts = (
         Application("relu", (), (other,)),

@@ -145,7 +145,7 @@ def test_small_types_that_fit_are_instances_of_cases(text: str) -> None:
 def _fits(equation: Equation, types: Mapping[str, TensorType], attributes: Mapping[str, object]) -> bool:
     pairs = list(zip(equation.left, equation.right, strict=True))
     try:
-        typing = infer_terms((*equation.left, *equation.right), types, attributes, equal=pairs)
+        typing = infer_terms(equation.terms, types, attributes, equal=pairs)
     except IllTypedError:
         return False
     met = all(holds(condition, types, attributes) for condition in equation.conditions)

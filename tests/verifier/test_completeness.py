@@ -65,6 +65,9 @@ TRUE = (
     "maxpool[kernel=16](relu(x)) => relu(maxpool[kernel=16](x))",
     "relu(matmul(x: f32[128, 64], y)) => relu(relu(matmul(x, y)))",
     "relu(conv(x, y: f32[64, 32, 3, 3])) => relu(relu(conv(x, y)))",
+    "reduce_max[axis=0](broadcast(x)) => broadcast(x)",
+    "reduce_sum[axis=0](broadcast(x)) => broadcast(x)",
+    "add(reduce_max[axis=0](x), full[value=0]()) => x",
 )
 
 FALSE = (

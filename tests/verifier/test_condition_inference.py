@@ -197,7 +197,7 @@ def instances(
     equation: Equation, case: Case
 ) -> Iterator[tuple[dict[str, TensorType], dict[str, object], bool]]:
     """Every assignment of the case at which both sides are well-typed, and whether they agree there."""
-    order = tuple(subterms(*equation.left, *equation.right))
+    order = tuple(subterms(*equation.terms))
     names = [term.name for term in order if isinstance(term, Variable)]
     choices = list(itertools.product(*case.attributes.values()))
     for chosen in itertools.product(*(case.shapes[name] for name in names)):

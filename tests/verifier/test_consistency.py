@@ -220,7 +220,7 @@ def test_overlaps_fill_in_attributes() -> None:
 
 
 def _parts(equation: Equation) -> tuple[object, ...]:
-    return (*equation.left, *equation.right)
+    return equation.terms
 
 
 def test_a_term_is_not_unified_with_a_part_of_itself() -> None:

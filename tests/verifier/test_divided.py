@@ -15,7 +15,7 @@ import pytest
 
 from superopt.axioms import load_axioms
 from superopt.equations import parse_equation
-from superopt.ir.terms import Equation, Term, Variable, applications
+from superopt.ir.terms import Equation, Term, Variable
 from superopt.ir.types import ShardedType
 from superopt.ops.base import attributes_of
 from superopt.rewriting.divisions import DIVIDING
@@ -60,12 +60,12 @@ def _shipped() -> Iterator[Equation]:
         resources.files("superopt.substitution_db").joinpath("library.jsonl").read_text("utf-8").splitlines()
     )
     equations = (parse_equation(json.loads(line)["equation"]) for line in lines)
-    return (e for e in equations if any(t.operator in DIVIDING for t in applications(*e.left, *e.right)))
+    return (e for e in equations if any(t.operator in DIVIDING for t in e.applications))
 
 
 def _compared(equation: Equation, schemes: int) -> int:
     """At how many instances both sides are the same shards; fails where they are not."""
-    operators = {term.operator for term in applications(*equation.left, *equation.right)}
+    operators = {term.operator for term in equation.applications}
     if operators & AXES_ARE_CUT:
         return 0
     compared = 0

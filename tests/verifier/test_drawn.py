@@ -32,7 +32,7 @@ def drawn(equation: Equation, sizes: Sizes = SMALL) -> list[tuple[tuple[int, ...
 def shapes_of(equation: Equation, given: dict[str, tuple[int, ...]]) -> dict[Term, tuple[int, ...]]:
     """The shapes of all subterms; what is broadcast gets the shape of y."""
     found: dict[Term, tuple[int, ...]] = {}
-    for term in subterms(*equation.left, *equation.right):
+    for term in subterms(*equation.terms):
         if isinstance(term, Variable):
             found[term] = given[term.name]
         else:

@@ -264,7 +264,7 @@ def test_a_cut_that_nothing_determines_is_no_step() -> None:
     assert certificate is not None
     given = shapes(x=(5,))
     cuts: Mapping[tuple[Term, int], Dimension] = {(Variable("x"), 0): 2}
-    typing = infer_terms((*parsed.left, *parsed.right), given, cuts=cuts)
+    typing = infer_terms(parsed.terms, given, cuts=cuts)
     assert replay_in(parsed, known, certificate, Instance(given, {}, typing)) == ""
 
 
@@ -284,9 +284,9 @@ def test_halves_of_a_concat_are_its_operands() -> None:
     assert certificate is not None
     assert replay_in(goal, axioms, certificate, instance(goal, x=(2, 3), y=(4, 3))) == ""
     given = shapes(x=(2, 3), y=(4, 3))
-    wholes = [side.inputs[0] for side in (*goal.left, *goal.right) if isinstance(side, Application)]
+    wholes = [side.inputs[0] for side in goal.terms if isinstance(side, Application)]
     cuts: Mapping[tuple[Term, int], Dimension] = {(wholes[0], 0): 1, (wholes[1], 0): 5}
-    elsewhere = Instance(given, {}, infer_terms((*goal.left, *goal.right), given, cuts=cuts))
+    elsewhere = Instance(given, {}, infer_terms(goal.terms, given, cuts=cuts))
     assert replay_in(goal, axioms, certificate, elsewhere).startswith("output 0, link 1 (ends): ")
 
 

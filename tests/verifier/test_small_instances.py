@@ -30,7 +30,7 @@ WRONG_WHERE_UNIFICATION_DOES_NOT_LOOK = {
 
 
 def _differs(equation: Equation, instance: Instance) -> bool:
-    sides = (*equation.left, *equation.right)
+    sides = equation.terms
     half = len(equation.left)
     types = [instance.typing.types[side] for side in sides]
     if types[:half] != types[half:]:

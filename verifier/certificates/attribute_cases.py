@@ -1,9 +1,10 @@
-"""Complete case sets for attribute variables: enumerated words, symbolic sizes, degree patterns.
+"""Complete case sets for attribute variables: enumerated keywords, symbolic sizes, degree patterns.
 
-Numbers that no type depends on have one value for all; that a proof does not depend on it is seen in the text
-of its chain. A degree says among how many places a tensor is divided. Types depend on degrees through
-products, exact quotients, least common multiples, greatest common divisors, divisibility and being 1 alone,
-all of which are decided prime by prime: what fails for some degrees fails for two primes of theirs.
+Numbers that do not affect any type have one value for all; the text of the chain shows that a proof does not
+depend on it. A degree is the number of parts of a divided tensor. Types depend on degrees only through
+products, exact quotients, least common multiples, greatest common divisors, divisibility and being 1. All of
+these are decided prime by prime, so a step that fails for some degrees fails for powers of at most two
+primes.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29)
 
 
 def attribute_cases(goal: Equation, largest_rank: int) -> Iterator[Mapping[str, object]]:
-    """Values for all attribute variables together, with axes and permutations of at most that rank.
+    """Yield values for all attribute variables together, with axes and permutations for ranks up to the given
+    one.
 
-    Raises IllTypedError where all values cannot be gone through.
+    Raises IllTypedError if the values cannot be enumerated completely.
     """
     kinds = {name: _kind(name, said) for name, said in _kinds(goal).items()}
     numbers = [name for name, kind in kinds.items() if kind in NUMERIC]
@@ -47,14 +49,14 @@ def attribute_cases(goal: Equation, largest_rank: int) -> Iterator[Mapping[str, 
 
 
 def represented_variables(equation: Equation) -> frozenset[str]:
-    """The attribute variables of which a case has one value for many: numbers and degrees."""
+    """Return the attribute variables with one representative value per case: numbers and degrees."""
     kinds = _kinds(equation)
     return frozenset(name for name, said in kinds.items() if said & NUMERIC or "degree" in said)
 
 
 def _relates_tensors(condition: Condition) -> bool:
-    """Whether a clause says more of ranks and axes than numbers, equal ranks, or axes of one tensor: ranks
-    could then be bound to be higher than all that are gone through."""
+    """Whether a clause relates ranks or axes of tensors otherwise than by numbers, equal ranks, or axes of
+    one tensor. Such a clause could force ranks above all that are enumerated."""
     sides = (condition.left, condition.right)
     calls = [side for side in sides if isinstance(side, ConditionCall) and side.function in ("rank", "axis")]
     if len(calls) < 2:
@@ -65,9 +67,10 @@ def _relates_tensors(condition: Condition) -> bool:
 
 
 def _kinds(equation: Equation) -> dict[str, set[str]]:
-    """What kinds of attributes each variable stands for; one for rows and columns is a ``kernel``."""
+    """Map each attribute variable to the kinds of attributes it stands for; rows and columns are
+    ``kernel``."""
     found: dict[str, set[str]] = {}
-    for term in applications(*equation.left, *equation.right):
+    for term in equation.applications:
         for attribute, value in term.attributes:
             if isinstance(value, AttributeVariable):
                 found.setdefault(value.name, set()).add("kernel" if attribute in PAIRS else attribute)
@@ -75,7 +78,7 @@ def _kinds(equation: Equation) -> dict[str, set[str]]:
 
 
 def _kind(name: str, said: Set[str]) -> str:
-    """The kind on which types depend; raises IllTypedError where there are several."""
+    """Return the kind that types depend on; raises IllTypedError if there are several."""
     typed = sorted(said - NUMERIC) or sorted(said)[:1]
     if len(typed) > 1:
         raise IllTypedError(f"{name} stands for several attributes: {', '.join(typed)}")
@@ -106,7 +109,7 @@ def _values(name: str, kind: str, largest_rank: int) -> Sequence[object]:
 
 
 def _numbers(goal: Equation, names: Sequence[str]) -> Mapping[str, object]:
-    """Numbers that fulfil the conditions about numbers alone."""
+    """Return numbers that satisfy the conditions about numbers alone."""
     own = [condition for condition in goal.conditions if names_in(condition) <= set(names)]
     for values in itertools.product(_NUMBERS, repeat=len(names)):
         chosen = dict(zip(names, values, strict=True))
@@ -134,8 +137,9 @@ def _degrees(goal: Equation, names: Sequence[str]) -> Iterator[Mapping[str, int]
 
 
 def _directions(highest: int) -> list[tuple[int, int]]:
-    """Powers of one prime in two degrees, one pair for each way in which products of at most so many of them
-    can divide each other: the borders between the ways, and between each two neighbours their sum."""
+    """Return exponents of one prime in two degrees, one pair for each way in which products of at most that
+    many of them can divide each other: the boundaries between the ways, and the sum of each two
+    neighbours."""
     powers = range(highest + 1)
     borders = sorted(
         ((a, b) for a in powers for b in powers if gcd(a, b) == 1), key=lambda p: Fraction(p[1], p[0] + p[1])
@@ -145,16 +149,16 @@ def _directions(highest: int) -> list[tuple[int, int]]:
 
 
 def _occurrences(goal: Equation, name: str) -> int:
-    """How often the variable occurs on a side, at most."""
+    """Return the larger number of occurrences of the variable on one side."""
     return max(
         sum(value == AttributeVariable(name) for term in applications(side) for _, value in term.attributes)
-        for side in (*goal.left, *goal.right)
+        for side in goal.terms
     )
 
 
 def _degrees_of_one(sizes: Sequence[int], degrees: Sequence[int]) -> Iterator[int]:
-    """A prime that divides no number of the rule, every divisor of one, and of primes in its other degrees
-    powers and multiples."""
+    """Yield a prime that divides no number of the rule, each divisor of a number, and, for primes in the
+    other degrees of the rule, powers and multiples."""
     generic = next(p for p in _PRIMES if all(number % p for number in (*sizes, *degrees)))
     special = {d for size in sizes for d in range(2, size + 1) if size % d == 0}
     for p in (p for p in _PRIMES if any(degree % p == 0 for degree in degrees)):
@@ -164,10 +168,10 @@ def _degrees_of_one(sizes: Sequence[int], degrees: Sequence[int]) -> Iterator[in
 
 
 def _literals(goal: Equation) -> tuple[list[int], list[int]]:
-    """The sizes and the degrees above 1 that the rule says in numbers."""
+    """Return the sizes, and the degrees above 1, that the rule gives as numbers."""
     sizes = {size for _, type_ in goal.types for size in type_.shape if isinstance(size, int) and size > 1}
     degrees: set[int] = set()
-    for term in applications(*goal.left, *goal.right):
+    for term in goal.applications:
         for attribute, value in term.attributes:
             parts = value if isinstance(value, tuple) else (value,)
             numbers = {part for part in parts if isinstance(part, int) and part > 1}

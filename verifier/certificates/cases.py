@@ -1,11 +1,11 @@
 """Complete case analysis of a rule: finitely many cases that cover all of its typings.
 
 A case gives every variable a rank and a shape of polynomials over symbols, and every attribute variable a
-value, which may be a symbol too. The cases are all cases: ranks go up to a bound beyond which nothing new can
-happen (``rank_bound``); an equation between sizes is replaced by all of its solutions
-(``size_equations``), the groups of a convolution are a symbol with the channels as its multiples, a
-broadcast axis is either 1 or as long as its target, words take each of their values, degrees each pattern of
-divisibility. Where not all cases are known there is an error, and no proof.
+value, which may be a symbol. The cases are complete: ranks go up to a bound above which no new failure is
+possible (``rank_bound``); an equation between sizes is replaced by all of its solutions (``size_equations``);
+the number of groups of a convolution is a symbol, with the channels as its multiples; a broadcast axis is
+either 1 or has the size of its target; keywords take each of their values; degrees take each pattern of
+divisibility. If completeness cannot be shown, an error is raised and there is no proof.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from superopt.verifier.instances.instance import Instance
 
 MOST_CASES = 10_000
 MOST_STEPS = 80_000
-"""Of typing one operator, or of choosing ranks; few rules take over 35,000."""
+"""Maximum number of steps of typing one operator or choosing ranks; few rules need over 35,000."""
 _IMPLICIT = "implicit "
 
 
@@ -56,10 +56,10 @@ class UndecidedCasesError(IllTypedError):
 
 
 def cases_of(goal: Equation, largest_rank: int, whole: Equation | None = None) -> Iterator[Instance]:
-    """Every case of the rule with tensors of at most that rank; of a part of a ``whole`` rule, divided as
-    that asks for, under values of all its attribute variables.
+    """Yield every case of the rule with tensors of at most that rank. For a part of a ``whole`` rule, tensors
+    are divided as the whole rule requires, and all its attribute variables have values.
 
-    Raises UndecidedCasesError where there may be others, and IllTypedError where the sides of the rule are
+    Raises UndecidedCasesError if the cases may be incomplete, and IllTypedError if the sides of the rule are
     well-typed but of different ranks.
     """
     search = _Search(goal, largest_rank, whole or goal)
@@ -73,7 +73,7 @@ class _Search:
     def __init__(self, goal: Equation, largest_rank: int, whole: Equation) -> None:
         self._goal, self._whole = goal, whole
         self._largest_rank = largest_rank
-        self._terms = (*goal.left, *goal.right)
+        self._terms = goal.terms
         self._order = tuple(applications(*self._terms))
         self._names = variables(*self._terms)
         self._fresh = numbered(_IMPLICIT)
@@ -119,7 +119,7 @@ class _Search:
         return types
 
     def _extended(self, state: PartialTyping, position: int) -> Iterator[PartialTyping]:
-        """All ways to type the applications from that position on."""
+        """Yield all ways to type the applications from that position on."""
         if position == len(self._order):
             yield from self._with_lonely(state)
             return
@@ -131,7 +131,7 @@ class _Search:
                         yield from self._extended(fulfilled, position + 1)
 
     def _fulfilled(self, state: PartialTyping) -> Iterator[PartialTyping]:
-        """The states in which the conditions hold that can be decided by now."""
+        """Yield the states in which the conditions hold that can already be decided."""
         types = {name: state.types[Variable(name)] for name in self._names if Variable(name) in state.types}
         known = types.keys() | state.attributes.keys()
         for condition in self._goal.conditions:
@@ -144,20 +144,20 @@ class _Search:
                 try:
                     found = self._all(*decision)
                 except UndecidedSizesError:
-                    continue  # decided when more is known, or in the end
+                    continue  # decided when more is known, or at the end
                 for solution in found:
                     yield from self._fulfilled(state.solved(solution))
                 return
         yield state
 
     def _with_lonely(self, state: PartialTyping) -> Iterator[PartialTyping]:
-        """Types for variables that no application uses; then for what waits."""
+        """Assign types to variables that no application uses, then type the waiting applications."""
         open_ = [name for name in self._names if Variable(name) not in state.types]
         for ranks in itertools.product(range(self._largest_rank + 1), repeat=len(open_)):
             yield from self._settled(self._given(state, dict(zip(open_, ranks, strict=True))))
 
     def _with_ranks(self, term: Application, state: PartialTyping) -> Iterator[PartialTyping]:
-        """States with types for those inputs that are variables without a type."""
+        """Yield states with types for the untyped variables among the inputs."""
         open_ = [
             c.name for c in dict.fromkeys(term.inputs) if isinstance(c, Variable) and c not in state.types
         ]
@@ -175,7 +175,7 @@ class _Search:
             yield self._given(state, dict(zip(open_, ranks, strict=True)))
 
     def _fitting(self, term: Application, state: PartialTyping) -> tuple[tuple[int, ...], ...]:
-        """The ranks of the inputs without a type that the operator may take."""
+        """Return the ranks that the operator may accept for its untyped inputs."""
         known: dict[Term, int] = {}
         pattern = tuple(
             (known.setdefault(c, len(known)), state.types[c].rank if c in state.types else -1)
@@ -185,7 +185,8 @@ class _Search:
         return fitting_ranks(term.operator, attributes, pattern, self._largest_rank)
 
     def _ranks_above(self, term: Application, state: PartialTyping) -> Iterable[int]:
-        """The ranks that whatever uses a term may take, when that only divides it, and so on."""
+        """Return the ranks that the readers of a term accept, followed through operators that only divide
+        it."""
         users = [each for each in self._order if term in each.inputs]
         if not users or OPERATORS[users[0].operator].positions is None or leaves_shape_out(users[0]):
             return range(self._largest_rank + 1)
@@ -196,7 +197,7 @@ class _Search:
         return dict.fromkeys(ranks[place] for ranks in self._fitting(users[0], state))
 
     def _with_shape(self, term: Application, state: PartialTyping) -> Iterator[PartialTyping]:
-        """States with a shape of each rank for a constant or a broadcast whose shape the text leaves out."""
+        """Yield states with a shape of each rank for a constant or a broadcast with an omitted shape."""
         if not leaves_shape_out(term):
             yield state
             return
@@ -204,7 +205,7 @@ class _Search:
             yield state.with_implicit(term, tuple(self._fresh() for _ in range(rank)))
 
     def _given(self, state: PartialTyping, ranks: Mapping[str, int]) -> PartialTyping:
-        """The state with new types of these ranks for variables."""
+        """Return the state with new types of these ranks for variables."""
         self._count()
         for name, rank in ranks.items():
             needed = divisions_needed(self._whole, {name: rank}, state.attributes)
@@ -213,7 +214,8 @@ class _Search:
         return state
 
     def _settled(self, state: PartialTyping) -> Iterator[PartialTyping]:
-        """All ways to type what waits; raises UndecidedCasesError when nothing of it can be."""
+        """Yield all ways to type the waiting applications; raises UndecidedCasesError if none can be
+        typed."""
         if not state.waiting:
             yield state
             return
@@ -227,7 +229,7 @@ class _Search:
         raise UndecidedCasesError(f"at which sizes {state.waiting[0].operator} is well-typed is not known")
 
     def _typed(self, term: Application, state: PartialTyping) -> Iterator[PartialTyping]:
-        """The states in which the term has a type, or waits for one."""
+        """Yield the states in which the term has a type, or waits for one."""
         self._count()
         if any(child not in state.types for child in term.inputs):
             yield state.postponed(term)
@@ -253,8 +255,8 @@ class _Search:
     def _grouped(
         self, term: Application, state: PartialTyping, sizes: tuple[Dimension, Dimension, Dimension]
     ) -> Iterator[PartialTyping]:
-        """The states in which a convolution has groups, their number a symbol; and one group by itself where
-        tensors are divided, since how they may be is different there."""
+        """Yield the states in which a convolution has a symbolic number of groups. If tensors are divided,
+        one group is a separate case, because it permits other divisions."""
         channels, per_group, outputs = sizes
         for groups in (1, self._part()) if self._divides else (self._part(),):
             for one in self._solutions(term, state, channels, groups * per_group):
@@ -282,7 +284,8 @@ class _Search:
     def _solutions(
         self, term: Application, state: PartialTyping, left: Dimension, right: Dimension
     ) -> Sequence[Solution | PartialTyping]:
-        """All solutions; or the state in which the term waits for others to make the equation simpler."""
+        """Return all solutions, or the state in which the term waits until other terms simplify the
+        equation."""
         try:
             return self._all(left, right)
         except UndecidedSizesError:
@@ -295,7 +298,8 @@ class _Search:
         }
 
     def _operator(self, term: Application, state: PartialTyping) -> tuple[PartialTyping, Operator]:
-        """The operator with all its attributes, and the state that knows those that the text leaves out."""
+        """Return the operator with all its attributes, and the state updated with the attributes that the
+        text omits."""
         given = self._explicit(term, state)
         for name in OPERATORS[term.operator].implicit:
             if name in given:
@@ -309,12 +313,12 @@ class _Search:
         return state, known_operator(term.operator, tuple(given.items()))
 
     def _place(self, term: Application, given: Mapping[str, object], state: PartialTyping) -> object:
-        """What a half is cut from, along which axis: both halves are cut in one place."""
+        """Return the tensor and axis that a half is cut from; both halves have the same cut."""
         (cut,) = term.inputs
         return cut, _axis(given["axis"], state.types[cut].rank)
 
     def _cut(self, term: Application, given: Mapping[str, object], state: PartialTyping) -> Dimension | None:
-        """The halves of a concat along its own axis are its operands."""
+        """Return the size of the half of a concat along its own axis, which is that of its operand."""
         cut = term.inputs[0] if term.operator in HALVES else None
         if not isinstance(cut, Application) or not OPERATORS[cut.operator].joins:
             return None
@@ -323,7 +327,8 @@ class _Search:
         return state.types[cut.inputs[0]].shape[axis] if axis == _axis(given["axis"], rank) else None
 
     def _finished(self, state: PartialTyping) -> Iterator[Instance]:
-        """The cases of a state in which everything has a type, with what the rule's conditions ask."""
+        """Yield the cases of a state in which everything has a type, restricted by the conditions of the
+        rule."""
         for pair in self._pairs() if self._leaves_sizes_out else ():
             for left, right in zip(*(state.types[term].shape for term in pair), strict=True):
                 if left != right:
@@ -344,12 +349,12 @@ class _Search:
         yield from self._checked(state, types)
 
     def _all(self, left: Dimension, right: Dimension) -> Sequence[Solution]:
-        """All solutions, sizes that the text leaves out solved for first; raises UndecidedSizesError."""
+        """Return all solutions, solved first for omitted sizes; raises UndecidedSizesError."""
         return solutions(left, right, self._part, _is_implicit)
 
     def _checked(self, state: PartialTyping, types: Mapping[str, TensorType]) -> Iterator[Instance]:
-        """The case, typed anew as a whole; cases of it where something new had to be solved; none where a
-        size cannot be positive."""
+        """Type the case again as a whole and yield it; yield refined cases if new equations were solved, and
+        none if a size cannot be positive."""
         if not as_declared(self._goal.types, types):
             raise UndecidedCasesError("declared sizes are bound by others")
         known: dict[Term, TensorType] = {Variable(name): type_ for name, type_ in types.items()}

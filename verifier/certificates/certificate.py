@@ -25,22 +25,21 @@ JsonObject: TypeAlias = "Mapping[str, object]"
 
 
 class Grade(enum.StrEnum):
-    """What a proof is worth. Verdicts have no other grade; a file may claim one, and a proof recorded before
-    there were certificates has none.
-    """
+    """Grade of a proof. Verdicts have only this one; a file may claim another, and proofs stored before
+    certificates existed have none."""
 
     REPLAYED = "replayed"
-    """Its certificate was replayed, for all sizes."""
+    """The certificate was replayed for all sizes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
     """One application of an axiom.
 
-    ``path`` leads from the whole term to the subterm that is replaced, input by input, counted from 0.
-    ``output`` says which pair of terms of the axiom is used, ``backwards`` that its right side is replaced by
-    its left one. ``terms`` and ``attributes`` are what the axiom's variables stand for, ``term`` is the whole
-    term afterwards.
+    ``path`` leads from the whole term to the replaced subterm: input indices, counted from 0. ``output`` is
+    the index of the pair of terms of the axiom, and ``backwards`` means that its right side is replaced by
+    its left side. ``terms`` and ``attributes`` are the values of the axiom's variables; ``term`` is the whole
+    term after the step.
     """
 
     axiom: str
@@ -54,7 +53,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """One chain for each output of the rule; a chain without links is that of equal terms."""
+    """One chain for each output of the rule; an empty chain means that both terms are equal."""
 
     chains: tuple[tuple[Link, ...], ...]
 
@@ -65,12 +64,12 @@ class Certificate:
 
     @property
     def links(self) -> int:
-        """The number of applications of axioms."""
+        """The number of axiom applications."""
         return sum(len(chain) for chain in self.chains)
 
 
 def format_certificate(goal: Equation, certificate: Certificate) -> str:
-    """The proof for a person: each line is a term, equal to the one above by the axiom named.
+    """Return the proof as readable text: each line is a term, equal to the one above by the named axiom.
 
     Several outputs are separated by blank lines.
     """
@@ -99,17 +98,17 @@ def _reason(link: Link) -> str:
 
 
 def certificate_object(certificate: Certificate) -> JsonObject:
-    """The certificate as a JSON object; terms are text."""
+    """Return the certificate as a JSON object; terms are text."""
     return {"schema": SCHEMA, "chains": [[_link_object(link) for link in c] for c in certificate.chains]}
 
 
 def certificate_text(certificate: Certificate) -> str:
-    """The certificate as one line of JSON."""
+    """Return the certificate as one line of JSON."""
     return json.dumps(certificate_object(certificate), ensure_ascii=False, separators=(",", ":"))
 
 
 def read_certificate(content: object) -> Certificate:
-    """The certificate that a JSON object says; raises InvalidFileError for anything else."""
+    """Read a certificate from a JSON object; raises InvalidFileError if it is malformed."""
     where = "certificate"
     parsed = _object(content, where)
     if parsed.get("schema") != SCHEMA:
@@ -160,7 +159,7 @@ def _link(link: object, where: str) -> Link:
 
 
 def _written(value: AttributeTerm) -> object:
-    """Numbers, words and tuples as JSON has them; a variable or a fraction as an object that says so."""
+    """Return numbers, keywords and tuples as JSON values, and variables and fractions as tagged objects."""
     match value:
         case AttributeVariable(name):
             return {"variable": name}

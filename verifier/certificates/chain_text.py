@@ -26,7 +26,7 @@ from superopt.verifier.certificates.definedness import why_undefined
 
 
 def require_text(goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate) -> None:
-    """Raises IllTypedError unless the chains are right as they are written."""
+    """Raise IllTypedError unless the text of each link follows from that of the previous one."""
     expected, got = len(goal.left), len(certificate.chains)
     require(expected == got, f"expected {expected} chains, got {got}")
     _require_known_operators(goal, axioms, certificate)
@@ -37,10 +37,10 @@ def require_text(goal: Equation, axioms: Mapping[str, Equation], certificate: Ce
 def _require_known_operators(
     goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate
 ) -> None:
-    """Raises IllTypedError for a chain with an operator that neither the rule nor an axiom of it has: the
-    hashes of a proof are those of the others."""
+    """Raise IllTypedError if a chain has an operator that occurs neither in the rule nor in its axioms,
+    because the hashes of the proof do not cover such an operator."""
     used = [axioms[name] for name in certificate.axioms_used if name in axioms]
-    known = {term.operator for each in (goal, *used) for term in applications(*each.left, *each.right)}
+    known = {term.operator for each in (goal, *used) for term in each.applications}
     links = (link for chain in certificate.chains for link in chain)
     met = {term.operator for link in links for term in applications(link.term)}
     require(met <= known, f"neither the rule nor its axioms have {', '.join(sorted(met - known))}")
@@ -49,7 +49,7 @@ def _require_known_operators(
 def _require_written(
     goal: Equation, output: int, chain: Sequence[Link], axioms: Mapping[str, Equation]
 ) -> None:
-    """Raises IllTypedError unless the text of each link follows from the text before it."""
+    """Raise IllTypedError unless the text of each link of one chain follows from the previous text."""
     current, right, where = goal.left[output], goal.right[output], f"output {output}"
     for number, link in enumerate(chain, 1):
         place = f"{where}, link {number} ({link.axiom})"
@@ -57,7 +57,7 @@ def _require_written(
         if axiom is None:
             raise IllTypedError(f"{place}: there is no such axiom")
         require(0 <= link.output < len(axiom.left), f"{place}: the axiom has no pair {link.output}")
-        sides = (*axiom.left, *axiom.right)
+        sides = axiom.terms
         terms, values = dict(link.terms), dict(link.attributes)
         named = terms.keys() == set(variables(*sides)) and values.keys() == attribute_variables(*sides)
         require(named, f"{place}: expected a value for each variable of the axiom and for no other name")
@@ -83,13 +83,13 @@ def _require_written(
 
 
 def sides_of(axiom: Equation, link: Link) -> tuple[Term, Term]:
-    """What the link replaces and by what."""
+    """Return the side of the axiom that the link replaces, and its replacement."""
     left, right = axiom.left[link.output], axiom.right[link.output]
     return (right, left) if link.backwards else (left, right)
 
 
 def fill(term: Term, terms: Mapping[str, Term], values: Mapping[str, AttributeTerm]) -> Term:
-    """The term with terms and values for its variables."""
+    """Substitute terms and attribute values for the variables of a term."""
     if isinstance(term, Variable):
         return terms.get(term.name, term)
     attributes = {name: value_of(value, values) for name, value in term.attributes}

@@ -1,7 +1,7 @@
-"""Conditions on open numbers of a rule: a step may rely on conditions that the rule states.
+"""Conditions on open numbers of a rule: a step may rely only on conditions that the rule states.
 
-Whatever else an axiom's conditions ask is decided in every case of the rule. The numbers of a case stand for
-all numbers that fulfil the rule's conditions, so that nothing can be read off them.
+All other conditions of an axiom are decided in every case of the rule. The numbers in a case represent all
+numbers that satisfy the rule's conditions, so conditions on them must not be decided by their values.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from superopt.rewriting.conditions import names_in
 def is_stated(
     condition: Condition, numeric: Set[str], values: Mapping[str, object], given: Iterable[Condition]
 ) -> bool:
-    """Whether a clause about numbers that the rule leaves open is one of its own, word for word.
+    """Whether a clause about numbers that the rule leaves open is literally one of the rule's clauses.
 
-    ``numeric`` are the axiom's variables for numbers, ``values`` says what all its variables stand for.
+    ``numeric`` are the axiom's variables for numbers; ``values`` maps all its variables to their values.
     """
     about = names_in(condition) & numeric
     if not any(isinstance(values.get(name), AttributeVariable) for name in about):

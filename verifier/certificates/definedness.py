@@ -1,22 +1,20 @@
 """Definedness check of proof steps: the part of the checker for partial operators.
 
-Values are partial, element by element. A chain from a rule's source to its target may not lead from a term
-whose element is defined to one whose element is not; what is undefined may become anything. An axiom says in
-its direction what it keeps: ``L = R`` and ``L <=> R`` lead from either side to the other, for tensors with
-undefined elements too; ``L => R`` leads from left to right alone. Against that direction it may be used
-where nothing is undefined on either side: where every operator of the axiom, and of the terms that its
-variables stand for, is total. (Variables of a rule stand for real tensors; ``keeps_for_partial`` is the
-question for variables that do not.)
+Values are partial, element by element. A chain from source to target must not replace a defined element by an
+undefined one; an undefined element may become anything. The direction of an axiom states what it preserves:
+``L = R`` and ``L <=> R`` hold in both directions, also for tensors with undefined elements; ``L => R`` holds
+from left to right only. It may be used from right to left if nothing is undefined on either side, that is, if
+every operator of the axiom and of the terms for its variables is total. (Variables of a rule stand for real
+tensors; ``keeps_for_partial`` covers variables that may have undefined elements.)
 
-What is trusted: the directions of the axioms, which ``superopt axioms validate`` tests, and ``is_total`` of
-the operators. That a step inside a term is a step of the whole term follows from the meaning of undefined:
-an element that depends on an undefined one is undefined, so that fewer undefined elements in a part never
-make more of them in the whole.
+Two things are trusted: the directions of the axioms, which ``superopt axioms validate`` tests, and
+``is_total`` of the operators. A step inside a term is valid for the whole term, because an element that
+depends on an undefined one is undefined: fewer undefined elements in a part never cause more in the whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from superopt.ir.terms import (
     Application,
@@ -31,7 +29,8 @@ from superopt.ops.base import OPERATORS
 
 
 def keeps_for_partial(axiom: Equation, *, backwards: bool) -> bool:
-    """Whether the axiom claims this direction, whatever its variables stand for."""
+    """Whether the axiom claims this direction for all values of its variables, including undefined
+    elements."""
     return not backwards or axiom.direction is not Direction.FORWARD
 
 
@@ -41,14 +40,14 @@ def why_undefined(
     terms: Mapping[str, Term],
     attributes: Mapping[str, AttributeTerm],
 ) -> str:
-    """Empty when the step keeps definedness, else why it might not.
+    """Return an empty string if the step preserves definedness, otherwise the reason why it may not.
 
-    ``terms`` and ``attributes`` are what the variables of the axiom stand for; the variables of these terms
-    are those of the rule, which stand for real tensors.
+    ``terms`` and ``attributes`` are the values of the axiom's variables; the variables in these terms are
+    those of the rule and stand for real tensors.
     """
     if keeps_for_partial(axiom, backwards=backwards):
         return ""
-    own = applications(*axiom.left, *axiom.right)
+    own = axiom.applications
     partial = next((name for name in _partial(own, attributes)), None)
     if partial is not None:
         return f"{axiom.name} is used from right to left, and {partial} may be undefined"
@@ -67,8 +66,8 @@ def is_total(*terms: Term) -> bool:
     return next(_partial(applications(*terms), {}), None) is None
 
 
-def _partial(applied: Iterator[Application], attributes: Mapping[str, AttributeTerm]) -> Iterator[str]:
-    """The operators that are not total; an attribute variable without a value may have any."""
+def _partial(applied: Iterable[Application], attributes: Mapping[str, AttributeTerm]) -> Iterator[str]:
+    """Yield the operators that are not total; an attribute variable without a value may have any value."""
     for term in applied:
         values = {name: _value(value, attributes) for name, value in term.attributes}
         if not OPERATORS[term.operator].is_total(values):

@@ -1,4 +1,4 @@
-"""The number of groups of a convolution, where sizes leave it open."""
+"""Number of groups of a convolution that its sizes do not determine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from superopt.ops.sharding import whole
 def unknown_groups(
     operator: Operator, inputs: Sequence[TensorType]
 ) -> tuple[Dimension, Dimension, Dimension] | None:
-    """Channels, channels per group and outputs, when the groups of a convolution have to be chosen."""
+    """Return channels, channels per group and outputs if the number of groups is open, otherwise None."""
     channels = operator.grouped(*map(whole, inputs))
     if channels is None:
         return None
@@ -25,7 +25,7 @@ def unknown_groups(
 
 
 def _quotient(numerator: Dimension, denominator: Dimension) -> Dimension | None:
-    """The exact quotient; None where it is none, or not known to be."""
+    """Return the exact quotient; None if the division is not exact or not known to be."""
     if denominator == 0:
         return None
     quotient = numerator // denominator

@@ -13,9 +13,9 @@ from superopt.verifier.certificates.size_equations import Solution
 
 @dataclass(frozen=True)
 class PartialTyping:
-    """Types of some terms, values of all attribute variables, sizes that the text leaves out.
+    """Types of some terms, values of all attribute variables, and sizes that the text omits.
 
-    ``waiting`` are applications that have no type yet, because an equation of theirs needs others first.
+    ``waiting`` are applications without a type whose equations need to be simplified by others first.
     """
 
     attributes: Mapping[str, object]

@@ -11,7 +11,7 @@ _DEPTH = 3
 
 
 class PositiveSizes:
-    """Sizes known to be positive: those of a rule's own terms, and what sums and products make of them."""
+    """Sizes known to be positive: those of a rule's own terms, and their sums and products."""
 
     def __init__(self, sizes: Iterable[Dimension]) -> None:
         symbolic = {size for size in sizes if isinstance(size, SymbolicDimension)}
@@ -24,7 +24,7 @@ class PositiveSizes:
         return sorted(self._known, key=str)
 
     def is_positive(self, size: Dimension) -> bool:
-        """Whether the size is a positive number, a known size, or a sum or product of such."""
+        """Whether the size is a positive number, a known size, or a sum or product of these."""
         if isinstance(size, int):
             return size > 0
         if size not in self._found:
@@ -63,7 +63,8 @@ class PositiveSizes:
 
 
 def _inside_floor(size: SymbolicDimension) -> Dimension | None:
-    """What is positive too when ``floor(p / d) + c`` is: ``p + d * (c - 1) + 1``; None for other sizes."""
+    """Return ``p + d * (c - 1) + 1``, which is positive exactly if ``floor(p / d) + c`` is; None for other
+    sizes."""
     shift = sum(coefficient for monomial, coefficient in size.terms if not monomial)
     rest = [(monomial, coefficient) for monomial, coefficient in size.terms if monomial]
     if len(rest) != 1 or rest[0][1] != 1 or len(rest[0][0]) != 1:

@@ -17,30 +17,27 @@ from superopt.ir.terms import (
     Equation,
     Term,
     applications,
-    attribute_variables,
 )
 from superopt.ops.base import OPERATORS
 from superopt.rewriting.claims import most_rank
 
 
 def largest_rank(goal: Equation, used: Iterable[Equation] = (), met: Iterable[Term] = ()) -> int:
-    """The bound for a rule whose proof uses these axioms and passes through these terms.
+    """Return the rank bound for a rule with a proof that uses these axioms and passes through these terms.
 
-    Without them, that for what the rule itself says.
-
-    Raises IllTypedError where none is known.
+    Without them, the bound covers the rule itself only. Raises IllTypedError if no bound is known.
     """
     limit = most_rank(goal)
     if limit is not None:
         return limit
     axioms = tuple(used)
     every = (goal, *axioms)
-    terms = [*applications(*met, *(term for equation in every for term in (*equation.left, *equation.right)))]
+    terms = [*applications(*met, *(term for equation in every for term in equation.terms))]
     places = [_positions(term) for term in terms]
     axes = [value for term in terms for value in _axes(term)] + [n for each in every for n in _named(each)]
     left = max([0, *places, *(axis + 1 for axis in axes if axis >= 0)])
     right = max([0, *places, *(-axis for axis in axes if axis < 0)])
-    variables = sum(1 for name in attribute_variables(*goal.left, *goal.right) if _is_axis(goal, name))
+    variables = sum(1 for name in goal.attribute_variables if _is_axis(goal, name))
     levels = 1 + sum(1 for term in terms if OPERATORS[term.operator].repeats)
     said = [number + 1 for equation in every for number in _ranks(equation)]
     return max([levels * (left + variables) + right + 2, *said])
@@ -61,13 +58,13 @@ def _axes(term: Application) -> Iterable[int]:
 def _is_axis(goal: Equation, name: str) -> bool:
     return any(
         attribute == "axis" and value == AttributeVariable(name)
-        for term in applications(*goal.left, *goal.right)
+        for term in goal.applications
         for attribute, value in term.attributes
     )
 
 
 def _named(equation: Equation) -> Iterable[int]:
-    """The axes that conditions name, as in ``dim(x, -1)`` and ``axis(x, a) != 2``."""
+    """Yield the axes in conditions, as in ``dim(x, -1)`` and ``axis(x, a) != 2``."""
     for call in _calls(equation):
         yield from (each for each in call.arguments if isinstance(each, int))
     for condition in equation.conditions:
@@ -77,7 +74,7 @@ def _named(equation: Equation) -> Iterable[int]:
 
 
 def _ranks(equation: Equation) -> Iterable[int]:
-    """The ranks that an equation speaks of: in its conditions, and of declared variables."""
+    """Yield the ranks in the conditions and declared types of an equation."""
     yield from (len(type_.shape) for _, type_ in equation.types)
     for condition in equation.conditions:
         sides = (condition.left, condition.right)

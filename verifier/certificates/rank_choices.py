@@ -19,10 +19,10 @@ def fitting_ranks(
     pattern: tuple[tuple[int, int], ...],
     largest_rank: int,
 ) -> tuple[tuple[int, ...], ...]:
-    """The ranks of the inputs that have none under which the operator is not refused whatever the sizes.
+    """Return the ranks of unranked inputs for which the operator may be well-typed at some sizes.
 
-    ``pattern`` gives for each input which input it is (equal ones have equal numbers) and its rank, -1 for
-    none.
+    ``pattern`` gives, for each input, its index (equal inputs have equal indices) and its rank, or -1 if
+    unknown.
     """
     missing = list(dict.fromkeys(index for index, rank in pattern if rank < 0))
     given = dict(attributes)

@@ -1,8 +1,8 @@
-"""The checker of certificates: each link is replaced in the text, then typed under instances of the rule.
+"""Certificate checker: checks the text of each link, then types it in every case of the rule.
 
-No prover takes part. First the chain is checked as it is written, attribute variables as such. Then it is
-replayed under each instance on *resolved* terms: every operator with all its attributes, sizes included, so
-that ``ones`` of one shape is not ``ones`` of another. Types come from the operators' own ``infer`` alone.
+No prover is involved. First the chain is checked as text, with attribute variables as they are. Then it is
+replayed in each case on *resolved* terms: every operator has all its attributes, including sizes, so that
+``ones`` of one shape differs from ``ones`` of another. Types come from the operators' own ``infer`` alone.
 Sizes may be symbols: equal sizes are then equal polynomials, and no symbol of the rule is solved for.
 """
 
@@ -39,7 +39,7 @@ from superopt.verifier.instances.instance import Instance, assumed
 
 @dataclass(frozen=True, eq=False)
 class _Resolved:
-    """A variable (its name) or an operator applied to resolved terms; equal ones are one object."""
+    """A variable (its name) or an operator applied to resolved terms; equal terms are one object."""
 
     head: str | Operator
     inputs: tuple[_Resolved, ...]
@@ -48,20 +48,20 @@ class _Resolved:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a certificate does not prove its rule, and the case of the rule in which it does not."""
+    """Reason why a certificate does not prove its rule, and the case of the rule in which it fails."""
 
     reason: str
     case: Instance | None = None
 
 
 def replay(goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate) -> str:
-    """Empty when the certificate proves the goal in all cases, else exactly why it does not."""
+    """Return an empty string if the certificate proves the goal in all cases, otherwise the reason."""
     failure = first_failure(goal, axioms, certificate)
     return "" if failure is None else failure.reason
 
 
 def first_failure(goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate) -> Failure | None:
-    """None when the certificate proves the goal in all cases, else the first in which it does not."""
+    """Return None if the certificate proves the goal in all cases, otherwise the first failing case."""
     number = 0
     try:
         require_text(goal, axioms, certificate)
@@ -82,7 +82,7 @@ def first_failure(goal: Equation, axioms: Mapping[str, Equation], certificate: C
 def replay_in(
     goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate, case: Instance
 ) -> str:
-    """Empty when the certificate proves the goal in that one case, else exactly why it does not."""
+    """Return an empty string if the certificate proves the goal in this case, otherwise the reason."""
     try:
         require_text(goal, axioms, certificate)
     except (SuperoptError, RecursionError) as error:
@@ -91,7 +91,7 @@ def replay_in(
 
 
 def _failing(goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate, case: Instance) -> str:
-    """Where the certificate fails in one case; empty when it does not."""
+    """Return the position at which the certificate fails in one case; empty if it does not."""
     place = "the rule"
     try:
         replayer = _Replayer(goal, axioms, case)
@@ -110,7 +110,7 @@ def _failing(goal: Equation, axioms: Mapping[str, Equation], certificate: Certif
 
 
 class _Replayer:
-    """One goal under one instance; the chains are known to be right as they are written."""
+    """Replays one goal in one case; the text of the chains has already been checked."""
 
     def __init__(self, goal: Equation, axioms: Mapping[str, Equation], instance: Instance) -> None:
         self._goal = goal
@@ -130,16 +130,16 @@ class _Replayer:
 
     @cached_property
     def _own(self) -> Mapping[Term, TensorType]:
-        """The types of the rule's own terms, as they are written."""
-        terms = subterms(*self._goal.left, *self._goal.right)
+        """The types of the rule's own terms, by their text."""
+        terms = subterms(*self._goal.terms)
         return {fill(term, {}, self._values): self._instance.typing.types[term] for term in terms}
 
     def side(self, term: Term) -> _Resolved:
-        """A term of the goal, resolved as the instance says and typed anew."""
+        """Resolve a term of the goal in this case and type it."""
         return self._resolved(term, self._instance.typing.operators, {}, self._values)
 
     def after(self, whole: _Resolved, link: Link) -> _Resolved:
-        """The term after one link; raises IllTypedError where the axiom does not say that it is equal."""
+        """Return the term after one link; raises IllTypedError if the axiom does not justify the step."""
         changed = self._changed(whole, link.path, link)
         require(changed.type == whole.type, "the type of the whole term changes")
         return changed
@@ -152,7 +152,8 @@ class _Replayer:
         return self._node(node.head, tuple(inputs))
 
     def _other_side(self, node: _Resolved, axiom: Equation, link: Link) -> _Resolved:
-        """What the axiom makes of a subterm: a side fits, all sides are well-typed, its conditions hold."""
+        """Apply the axiom to a subterm: one side must match, all sides must be well-typed, conditions must
+        hold."""
         source, target = sides_of(axiom, link)
         matched = list(_matched(source, node))
         bound: dict[str, _Resolved] = {}
@@ -161,13 +162,13 @@ class _Replayer:
                 same = bound.setdefault(term.name, part) is part
                 require(same, f"{term.name} stands for two terms, whose sizes differ")
         values = {name: value_of(value, self._values) for name, value in link.attributes}
-        terms = (*axiom.left, *axiom.right, *(term for name, term in link.terms if name not in bound))
+        terms = (*axiom.terms, *(term for name, term in link.terms if name not in bound))
         if any(map(leaves_sizes_out, terms)):
             sides, parts = self._sized(axiom, link, values, matched, bound)
         else:
             new = {name: term for name, term in link.terms if name not in bound}
             parts = bound | {name: self._resolved(t, {}, {}, self._values) for name, t in new.items()}
-            sides = {t: self._resolved(t, {}, parts, values) for t in (*axiom.left, *axiom.right)}
+            sides = {t: self._resolved(t, {}, parts, values) for t in axiom.terms}
 
         for left, right in zip(axiom.left, axiom.right, strict=True):
             require(sides[left].type == sides[right].type, "the sides of the axiom differ in type")
@@ -187,11 +188,11 @@ class _Replayer:
         matched: Sequence[tuple[Term, _Resolved]],
         bound: Mapping[str, _Resolved],
     ) -> tuple[Mapping[Term, _Resolved], Mapping[str, _Resolved]]:
-        """The sides of an axiom, and what its variables stand for, with the sizes that are left out."""
+        """Return the sides of an axiom and the values of its variables, with omitted sizes filled in."""
         terms = {name: fill(term, {}, self._values) for name, term in link.terms}
         parts = {f"{name} of the axiom": part for name, part in bound.items()}
         mixed = {n: Variable(f"{n} of the axiom") if n in bound else term for n, term in terms.items()}
-        filled = {side: fill(side, mixed, values) for side in (*axiom.left, *axiom.right)}
+        filled = {side: fill(side, mixed, values) for side in axiom.terms}
         pairs = [(filled[left], filled[right]) for left, right in zip(axiom.left, axiom.right, strict=True)]
         pinned = [(fill(term, mixed, values), part.type) for term, part in matched]
         written = {fill(t, mixed, values): fill(t, terms, values) for t in subterms(*filled)}
@@ -207,9 +208,9 @@ class _Replayer:
         written: Mapping[Term, Term],
         parts: Mapping[str, _Resolved],
     ) -> Mapping[Application, Operator]:
-        """The operators with the sizes that the text leaves out; where any would do, those of the rule.
+        """Return the operators with the sizes that the text omits; if any sizes fit, those of the rule.
 
-        ``written`` says how each term of the axiom's instance is written with the rule's own variables.
+        ``written`` gives the text of each term of the axiom's instance in the rule's own variables.
         """
         sides = tuple(term for pair in pairs for term in pair)
         types = {**self._instance.types, **{name: part.type for name, part in parts.items()}}
@@ -229,7 +230,8 @@ class _Replayer:
         raise IllTypedError(reason)
 
     def _suggestions(self, pairs: Sequence[tuple[Term, Term]]) -> Iterator[Mapping[Term, TensorType]]:
-        """Types of terms as they are written: in the rule; none; where a half of a concat shows its cut."""
+        """Yield candidate types of terms by their text: those of the rule, none, and those with the cut that
+        a half of a concat implies."""
         yield self._own
         yield {}
         sides = tuple(term for pair in pairs for term in pair)
@@ -253,7 +255,8 @@ class _Replayer:
         return self._node(known_operator(term.operator, attributes), inputs)
 
     def _node(self, head: str | Operator, inputs: tuple[_Resolved, ...]) -> _Resolved:
-        """The one object for this term; made only when it is well-typed and all its sizes are positive."""
+        """Return the unique object for this term, after checking that it is well-typed with positive
+        sizes."""
         key = (type(head), head, *map(id, inputs))
         node = self._nodes.get(key)
         if node is None:
@@ -271,12 +274,12 @@ class _Replayer:
 
 
 def _only(types: tuple[TensorType, ...]) -> TensorType | None:
-    """The type of an operator with one output: terms are of no other."""
+    """Return the type of an operator with one output; terms have no other operators."""
     return types[0] if len(types) == 1 else None
 
 
 def _matched(pattern: Term, node: _Resolved) -> Iterator[tuple[Term, _Resolved]]:
-    """Each subterm of an axiom's side with what stands in its place."""
+    """Yield each subterm of an axiom's side with the term that it matches."""
     yield pattern, node
     if isinstance(pattern, Application):
         for child, part in zip(pattern.inputs, node.inputs, strict=True):
@@ -284,7 +287,8 @@ def _matched(pattern: Term, node: _Resolved) -> Iterator[tuple[Term, _Resolved]]
 
 
 def _own_sizes(typing: Typing) -> Iterator[Dimension]:
-    """The sizes of a rule's own terms, positive where both sides are well-typed; and the symbols."""
+    """Yield the symbols and the sizes of a rule's own terms, which are positive if both sides are
+    well-typed."""
     for type_ in typing.types.values():
         yield from type_.shape
         yield from map(symbol, type_.symbols)
@@ -293,7 +297,7 @@ def _own_sizes(typing: Typing) -> Iterator[Dimension]:
 
 
 def _halves(head: str | Operator, types: tuple[TensorType, ...]) -> tuple[Dimension, ...]:
-    """The sizes of both halves where one is taken: neither may be empty."""
+    """Return the sizes of both halves if a half is taken; both must be positive."""
     return (head.size, types[0].shape[head.axis] - head.size) if isinstance(head, Half) else ()
 
 

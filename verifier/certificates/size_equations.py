@@ -1,8 +1,8 @@
 """Complete solution sets of equations between sizes over the positive integers.
 
-A checker that covers all sizes must not lose a solution, which is why this is not ``dimensions.solve``: that
-finds one most general solution where there is one, and None says nothing. Here every assignment of positive
-integers that makes the sides equal is an instance of one of the solutions.
+A checker that covers all sizes must not lose a solution. ``dimensions.solve`` is not sufficient: it returns
+at most one most general solution, and its None does not mean that there is none. Here every assignment of
+positive integers that makes the sides equal is an instance of one of the solutions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOST_FACTORS = 4
 
 
 class UndecidedSizesError(IllTypedError):
-    """An equation between sizes of which not all solutions are known."""
+    """The solutions of an equation between sizes may be incomplete."""
 
     def __init__(self, left: Dimension, right: Dimension) -> None:
         super().__init__(f"for which sizes {left} = {right} is not known")
@@ -40,10 +40,10 @@ class UndecidedSizesError(IllTypedError):
 def solutions(
     left: Dimension, right: Dimension, fresh: Fresh, preferred: Callable[[str], bool] = lambda _: False
 ) -> Sequence[Solution]:
-    """Substitutions that together give all positive integers for which the sides are equal; none where there
-    are no such numbers, an empty one where they are always equal.
+    """Return substitutions that together give all positive integers for which the sides are equal.
 
-    Symbols for which ``preferred`` holds are solved for first. Raises UndecidedSizesError.
+    The result is empty if there are no such numbers, and has one empty substitution if the sides are always
+    equal. Symbols for which ``preferred`` holds are solved for first. Raises UndecidedSizesError.
     """
     difference = left - right
     if isinstance(difference, int):
@@ -65,7 +65,7 @@ def solutions(
 
 
 def _reduced(difference: SymbolicDimension) -> SymbolicDimension:
-    """Divided by the number and the symbols that all terms share, which are not 0."""
+    """Divide by the common number and common symbols of all terms, which are not 0."""
     number = 0
     for _, coefficient in difference.terms:
         number = gcd(number, coefficient)
@@ -92,12 +92,12 @@ def _reduced(difference: SymbolicDimension) -> SymbolicDimension:
 
 
 def _is_polynomial(difference: SymbolicDimension) -> bool:
-    """Whether there is no floor division, whose sign nothing is known of."""
+    """Whether there is no floor division, the sign of which would be unknown."""
     return all(isinstance(atom, Symbol) for monomial, _ in difference.terms for atom in monomial)
 
 
 def _never_zero(difference: SymbolicDimension) -> bool:
-    """Whether a number divides all terms but the constant one."""
+    """Whether a number divides all terms except the constant one."""
     common = 0
     for monomial, coefficient in difference.terms:
         common = gcd(common, coefficient) if monomial else common
@@ -105,7 +105,7 @@ def _never_zero(difference: SymbolicDimension) -> bool:
 
 
 def _linear(difference: SymbolicDimension, preferred: Callable[[str], bool]) -> Sequence[Solution] | None:
-    """Solved for a symbol that occurs once, with coefficient 1 or -1; None when there is none."""
+    """Solve for a symbol that occurs once, with coefficient 1 or -1; None if there is no such symbol."""
     candidates = [
         (monomial[0].name, coefficient)
         for monomial, coefficient in difference.terms
@@ -124,8 +124,11 @@ def _linear(difference: SymbolicDimension, preferred: Callable[[str], bool]) -> 
 
 
 def _equal_products(difference: SymbolicDimension, fresh: Fresh) -> Sequence[Solution] | None:
-    """The solutions of ``a * x * y = b * z * w``: every factor of one side is a product of one part for each
-    factor of the other, the numbers divided among the symbols in every way; None for what is not such."""
+    """Return the solutions of ``a * x * y = b * z * w``; None for equations of another form.
+
+    Every factor of one side is a product with one part for each factor of the other side; numbers are
+    distributed among the symbols in every way.
+    """
     (first, one), (second, other) = difference.terms
     rows, columns = _symbols(first), _symbols(second)
     if rows is None or columns is None or max(len(rows), len(columns)) > _MOST_FACTORS:
@@ -154,7 +157,8 @@ def _symbols(monomial: Monomial) -> list[str] | None:
 
 
 def _divided(number: int, count: int) -> Iterator[tuple[int, ...]]:
-    """All ways to write a number as a product of so many numbers; none for 0 numbers unless it is 1."""
+    """Yield all ways to write a number as a product of ``count`` numbers; no way for 0 factors unless it is
+    1."""
     if count == 0:
         if number == 1:
             yield ()
@@ -177,7 +181,7 @@ def never_positive(size: Dimension) -> bool:
 
 
 def numbered(prefix: str) -> Fresh:
-    """Fresh symbols of that prefix."""
+    """Return a source of fresh symbols with that prefix."""
     counter = itertools.count()
     return lambda: symbol(f"{prefix}{next(counter)}")
 

@@ -1,6 +1,6 @@
-"""Atoms: candidate clauses of ``where`` over the names of an equation, and where each holds.
+"""Atoms: candidate clauses of ``where`` over the names of an equation, and the instances at which each holds.
 
-An atom's truth at many instances is a row of bits, kept as an integer, so that a conjunction is one ``&``.
+The truth of an atom at many instances is a row of bits stored as an integer, so a conjunction is one ``&``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from superopt.ir.terms import (
     ConditionTerm,
     Direction,
     Equation,
-    applications,
     attribute_variables,
     variables,
 )
@@ -43,7 +42,7 @@ _RELATIONS: Mapping[str, Callable[..., npt.NDArray[np.bool_]]] = {
 
 @dataclass(frozen=True)
 class Place:
-    """What atoms speak of: types of variables and values of attribute variables."""
+    """Instance data that atoms refer to: types of variables and values of attribute variables."""
 
     types: Mapping[str, TensorType]
     attributes: Mapping[str, object]
@@ -51,7 +50,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """A clause; ``cost`` is how far it is from what a person would write, ``true`` says where it holds."""
+    """A clause. ``cost`` is higher the less natural the clause is; bit i of ``true`` says whether it holds at
+    place i."""
 
     condition: Condition
     cost: float
@@ -60,7 +60,7 @@ class Atom:
 
 @dataclass(frozen=True)
 class _Quantity:
-    """A number at each place; ``kind`` says which quantities it is sensible to compare it with."""
+    """A number at each place; ``kind`` determines which quantities it may be compared with."""
 
     term: ConditionTerm
     kind: str
@@ -68,9 +68,9 @@ class _Quantity:
 
 
 def atoms(equation: Equation, places: Sequence[Place]) -> tuple[Atom, ...]:
-    """All atoms that tell some of the places from others, the simplest of those equal at all places.
+    """Return all atoms that distinguish some places; of atoms that are equal at all places only the simplest.
 
-    They speak only of names that every direction of the equation can know before it is applied.
+    They refer only to names that every direction of the equation knows before it is applied.
     """
     found: dict[int, Atom] = {}
     everywhere = (1 << len(places)) - 1
@@ -83,12 +83,12 @@ def atoms(equation: Equation, places: Sequence[Place]) -> tuple[Atom, ...]:
 
 
 def as_bits(truth: npt.NDArray[np.bool_]) -> int:
-    """Bit i of the result is element i."""
+    """Return an integer in which bit i is element i."""
     return int.from_bytes(np.packbits(truth, bitorder="little").tobytes(), "little")
 
 
 def truth_of(conditions: Sequence[Condition], places: Sequence[Place]) -> int:
-    """Where all the conditions hold, by the definition of conditions itself."""
+    """Return the places at which all conditions hold, as bits."""
     return as_bits(
         np.array(
             [all(holds(c, place.types, place.attributes) for c in conditions) for place in places], np.bool_
@@ -97,7 +97,8 @@ def truth_of(conditions: Sequence[Condition], places: Sequence[Place]) -> int:
 
 
 def known_names(equation: Equation) -> tuple[tuple[str, ...], frozenset[str]]:
-    """The tensor variables and attribute variables that a condition may name: those of every source."""
+    """Return the tensor variables and attribute variables that a condition may name: those of every
+    source."""
     sides = (equation.left,) if equation.direction is Direction.FORWARD else (equation.left, equation.right)
     tensors, attributes = frozenset(variables(*equation.left)), attribute_variables(*equation.left)
     for side in sides:
@@ -212,7 +213,7 @@ def _about_attributes(
     axes = _of_attribute(equation, "axis")
     kinds: dict[str, str] = {
         value.name: name
-        for term in applications(*equation.left, *equation.right)
+        for term in equation.applications
         for name, value in term.attributes
         if isinstance(value, AttributeVariable)
     }
@@ -246,7 +247,7 @@ def _writable(value: object) -> bool:
 
 
 def _numbers(value: object) -> tuple[int, ...]:
-    """The whole numbers that an attribute consists of; empty when it consists of other things."""
+    """Return the whole numbers in an attribute value; empty if it contains anything else."""
     parts = cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,)
     return (
         tuple(part for part in parts if isinstance(part, int))
@@ -256,20 +257,20 @@ def _numbers(value: object) -> tuple[int, ...]:
 
 
 def _of_attribute(equation: Equation, attribute: str) -> frozenset[str]:
-    """The attribute variables that stand for an attribute of that name."""
+    """Return the attribute variables that stand for an attribute of that name."""
     return frozenset(
         value.name
-        for term in applications(*equation.left, *equation.right)
+        for term in equation.applications
         for name, value in term.attributes
         if name == attribute and isinstance(value, AttributeVariable)
     )
 
 
 def _convolved(equation: Equation, tensors: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Pairs of variables that make the data and the kernel of a convolution."""
+    """Yield pairs of variables that are data and kernel of a convolution."""
     pairs = dict.fromkeys(
         pair
-        for term in applications(*equation.left, *equation.right)
+        for term in equation.applications
         if traits(term.operator).product is Product.CONVOLUTION
         for pair in itertools.product(variables(term.inputs[0]), variables(term.inputs[1]))
     )

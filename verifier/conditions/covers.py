@@ -11,14 +11,14 @@ MOST_ATOMS = 5
 _MOST_STEPS = 20_000
 _WIDEST = 6
 _MOST_PROMISING = (100_000, 400, 120)
-"""Of how many atoms conjunctions of one, of two and of three are tried."""
+"""Number of atoms from which conjunctions of one, of two and of three are formed."""
 
 
 def simplest_cover(necessary: Sequence[Atom], differs: int) -> tuple[Atom, ...] | None:
-    """The atoms of least total cost such that every differing place breaks one of them; None for none.
+    """Return the atoms of least total cost such that every differing place violates one; None if impossible.
 
-    Depth first over the place that fewest atoms rule out (exact cover's heuristic, Knuth 2000), with a bound
-    on cost and on steps: the first cover found is the greedy one.
+    Depth-first search over the place that the fewest atoms exclude (the heuristic of exact cover, Knuth
+    2000), with a bound on cost and steps; the first cover found is the greedy one.
     """
     ruled_out = [differs & ~atom.true for atom in necessary]
     everything = 0
@@ -49,7 +49,7 @@ def simplest_cover(necessary: Sequence[Atom], differs: int) -> tuple[Atom, ...] 
 
 
 def widest_conjunctions(every: Sequence[Atom], agrees: int, differs: int) -> Iterator[tuple[Atom, ...]]:
-    """Conjunctions of at most three atoms that rule out every differing place, those that keep most first."""
+    """Yield conjunctions of at most three atoms that exclude every differing place, widest first."""
     useful = [atom for atom in every if atom.true & agrees]
     found: dict[int, tuple[float, tuple[Atom, ...]]] = {}
 
@@ -72,12 +72,13 @@ def widest_conjunctions(every: Sequence[Atom], agrees: int, differs: int) -> Ite
 
 
 def _worth(true: int, cost: float) -> float:
-    """How many places are kept, for what the words cost: plain conditions are worth losing some places."""
+    """Score the number of kept places against the cost of the clause: simple conditions may lose some
+    places."""
     return true.bit_count() / cost**1.5
 
 
 def _promising(useful: Sequence[Atom], agrees: int, differs: int, most: int) -> list[Atom]:
-    """The atoms that keep many agreeing places and rule out many differing ones."""
+    """Return the atoms that keep many agreeing places and exclude many differing ones."""
 
     def promise(atom: Atom) -> float:
         kept = (atom.true & agrees).bit_count() / max(1, agrees.bit_count())
@@ -89,7 +90,7 @@ def _promising(useful: Sequence[Atom], agrees: int, differs: int, most: int) -> 
 
 
 def _hardest(open_: int, ruled_out: Sequence[int]) -> int:
-    """One of the first open places, as a bit: the one that fewest atoms rule out."""
+    """Return, as a bit, the open place among the first ones that the fewest atoms exclude."""
     hardest, fewest = 0, len(ruled_out) + 1
     for _ in range(24):
         if not open_:

@@ -1,10 +1,10 @@
 """Inference of ``where`` conditions from instances on which the sides of an equation agree or differ.
 
-Every atom that holds wherever the sides agree may stand in an exact condition; there is one if and only if
-all of them together rule out every disagreement, and then the simplest subset that still does is taken. If
-there is none, the truth is a disjunction, which ``where`` cannot say; the weakest conjunction that rules out
-every disagreement is sufficient. New instances, drawn under the condition found and at large, are asked for
-until none contradicts it. What comes out is proved like any other rule before it counts.
+An exact condition may use every atom that holds wherever the sides agree. It exists if and only if all these
+atoms together exclude every disagreement; then the simplest subset that still does is taken. Otherwise the
+truth is a disjunction, which ``where`` cannot express, and the weakest conjunction that excludes every
+disagreement is a sufficient condition. New instances are drawn, under the condition and in general, until
+none contradicts it. The result is proved like any other rule before it is used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from superopt.ir.terms import (
     Equation,
     Term,
     Variable,
-    attribute_variables,
 )
 from superopt.ops.terms import application
 from superopt.rewriting.conditions import names_in
@@ -40,15 +39,16 @@ from superopt.verifier.verify import Options, Status, Verdict, verify, verify_mo
 
 _PLAIN = 1.3
 _RUNAWAY = Allowance(seconds=3600.0)
-"""A judgement takes seconds, on a machine with twenty times as much to do minutes: no verdict hangs on it."""
+"""A judgement takes seconds, or minutes on a machine with twenty times the load; no verdict depends on it."""
 
 
 @dataclass(frozen=True)
 class InferenceOptions:
-    """Instances to draw first and in each further round, how many rounds, verdicts to ask for, and the
-    ``most`` instances to evaluate. An equation whose sides agree at none of a ``few`` is given up.
+    """Limits of inference: instances to draw first and in each further round, rounds, verdicts, and the
+    maximum (``most``) of evaluated instances. An equation with sides that agree at none of the first ``few``
+    instances is given up.
 
-    No time is asked: the result is the same on every machine, however busy.
+    There is no time limit, so the result is the same on every machine.
     """
 
     sizes: Sizes = field(default_factory=Sizes)
@@ -63,12 +63,12 @@ class InferenceOptions:
 
 @dataclass(frozen=True)
 class Conditional:
-    """An equation under the conditions found, and the verdict on it: store it only when it is ``proved``.
+    """An equation under an inferred condition, and its verdict; store it only if it is ``proved``.
 
-    ``equation`` has the conditions in its ``where``, but for those that fix an attribute variable to one
-    value: the value is written in its place.
-    ``exact``: of the ``checked`` instances, all of the equation's up to the sizes tried or a sample of them,
-    the sides agree just where the condition holds. Otherwise it is sufficient: they agree wherever it holds.
+    ``equation`` has the condition in its ``where``. A clause that fixes an attribute variable to one value is
+    replaced by that value. ``exact``: on the ``checked`` instances (all up to the tried sizes, or a sample)
+    the sides agree exactly where the condition holds. Otherwise the condition is sufficient: they agree
+    wherever it holds.
     """
 
     equation: Equation
@@ -86,10 +86,10 @@ class Conditional:
 def infer_condition(
     equation: Equation, axioms: AxiomSet, *, options: InferenceOptions | None = None
 ) -> Conditional | None:
-    """The equation under the weakest exact condition that is verified, else under a sufficient one.
+    """Return the equation under the weakest exact condition that is verified, else under a sufficient one.
 
-    When none is verified the simplest that no instance contradicts is returned as a suggestion. None when
-    there is nothing to say: the sides agree at every instance or at none, or nothing tells these apart.
+    If none is verified, the simplest condition that no instance contradicts is returned as a suggestion. The
+    result is None if the sides agree at every instance or at none, or if no atom distinguishes these.
     """
     options = options or InferenceOptions()
     try:
@@ -99,11 +99,11 @@ def infer_condition(
 
 
 Judgement = tuple[Equation, Verdict, Conditional | None]
-"""What became of several forms of one rule: the form judged, its verdict, the condition if refuted."""
+"""Result for several forms of one rule: the judged form, its verdict, and the condition if it was refuted."""
 
 
 def verify_or_condition(candidates: Sequence[Equation], axioms: AxiomSet) -> Judgement:
-    """``verify_most_general``; the last of the candidates under a condition where that refutes it."""
+    """Run ``verify_most_general``; if it refutes the last candidate, infer a condition for that candidate."""
     equation, verdict = verify_most_general(candidates, axioms)
     refuted = verdict.status is Status.REFUTED
     return equation, verdict, infer_condition(equation, axioms) if refuted else None
@@ -116,9 +116,11 @@ def verify_or_condition_many(
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> Iterator[tuple[int, Judgement]]:
-    """The number of each of many and ``verify_or_condition`` of it, as they come, over ``jobs`` processes.
+    """Yield the index of each choice and its ``verify_or_condition``, as they complete, over ``jobs``
+    processes.
 
-    ``progress`` is told how many of how many are done. What kills a process is unproved, and nothing else is.
+    ``progress`` is called with the numbers of completed and of all choices. If a rule kills its process, only
+    that rule is unproved.
     """
     return judge_as_they_come(
         partial(verify_or_condition, axioms=axioms),
@@ -174,7 +176,7 @@ class _Inference:
         return len(self._known) >= self._options.most
 
     def _add(self, instances: Iterable[DrawnInstance]) -> int:
-        """Takes in the instances not yet known; how many they are."""
+        """Add the instances that are not yet known; return their number."""
         before = len(self._places)
         for instance in instances:
             key = (
@@ -194,7 +196,7 @@ class _Inference:
         return len(self._places) - before
 
     def _candidates(self) -> Iterator[tuple[Condition, ...]]:
-        """Conditions that no instance so far contradicts, exact ones first."""
+        """Yield conditions that no instance contradicts so far, exact ones first."""
         differs = ((1 << len(self._places)) - 1) & ~self._agrees
         if not self._agrees or not differs:
             return
@@ -211,7 +213,7 @@ class _Inference:
             yield _conditions(chosen)
 
     def _contradicted(self, conditions: tuple[Condition, ...]) -> bool:
-        """Whether new instances change what is known of the condition; they are known from now on."""
+        """Draw and add new instances; return whether they contradict the condition."""
         before = self._exact(conditions)
         conditioned = self._conditioned(conditions)
         within = DrawnInstances(conditioned, self._options.sizes, seed_of(conditioned, 13))
@@ -227,14 +229,15 @@ class _Inference:
         return replace(self._equation, conditions=(*self._equation.conditions, *conditions))
 
     def _judged(self, conditions: tuple[Condition, ...]) -> Conditional:
-        """The verdict under the conditions; attributes that these fix become constants, if that helps."""
+        """Return the verdict under the conditions; fixed attributes become constants if that helps the
+        proof."""
         conditioned = self._conditioned(conditions)
         form = with_fixed_attributes(conditioned)
         verdict = verify(form, self._axioms, options=self._options.verification)
         return Conditional(form, conditions, verdict, self._exact(conditions), len(self._places))
 
     def _weakened(self, found: Conditional, conditions: tuple[Condition, ...]) -> Conditional:
-        """Without the clauses that no instance needs and the proof does not either; the plainest stay."""
+        """Drop the clauses that neither the instances nor the proof need, and keep the simplest."""
         for clause in reversed(conditions):
             fewer = tuple(other for other in conditions if other != clause)
             held = truth_of(fewer, self._places)
@@ -247,7 +250,7 @@ class _Inference:
 
 
 def _without_implied(necessary: Sequence[Atom]) -> tuple[Atom, ...]:
-    """The plain ones among the atoms, without those that another one implies."""
+    """Return the simple atoms that no other atom implies."""
     chosen: list[Atom] = []
     for atom in necessary:
         if atom.cost <= _PLAIN and not any(other.true & ~atom.true == 0 for other in chosen):
@@ -256,13 +259,13 @@ def _without_implied(necessary: Sequence[Atom]) -> tuple[Atom, ...]:
 
 
 def with_fixed_attributes(equation: Equation) -> Equation:
-    """The same equation with what its conditions equate to attribute variables put in their place.
+    """Substitute the values that the conditions of an equation fix for attribute variables.
 
-    Axioms speak of constants too, and proofs know nothing about variables but that equal ones are equal.
+    Axioms also refer to constants, and provers know nothing about variables except that equal ones are equal.
     """
     fixed: dict[str, AttributeTerm] = {}
     others: list[Condition] = []
-    names = attribute_variables(*equation.left, *equation.right)
+    names = equation.attribute_variables
     for condition in equation.conditions:
         match condition:
             case Condition(ConditionName(name), "=", int() | str() | tuple() as value) if name in names:

@@ -10,13 +10,13 @@ from typing import TypeVar
 
 from superopt.errors import DimensionMismatchError, IllTypedError
 from superopt.ir.dimensions import Dimension, as_symbol, solve, substitute, symbol
-from superopt.ir.terms import Equation, Term, Variable
+from superopt.ir.terms import Equation, Term, Variable, applications
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.attributes import substituted
 from superopt.ops.roles import Product
 from superopt.ops.traits import traits
 from superopt.rewriting.divisions import divisions_needed, variable_type
-from superopt.rewriting.typing import Typing, infer_terms
+from superopt.rewriting.typing import Typing, infer_terms, leaves_shape_out
 from superopt.verifier.instances.divided import divided_forms
 from superopt.verifier.instances.program import Instruction, Program
 from superopt.verifier.instances.requirements import solve_rounded
@@ -168,8 +168,9 @@ class SchemeSearch(TypingSearch):
     ) -> Scheme | None:
         """Typed anew, with nothing decided of what the text leaves out.
 
-        Where output types are equal only for other sizes of inputs although both sides are well-typed, the
-        equation may claim equality of values of different types, and the instances must show it.
+        Where output types are equal only for other sizes of inputs although both sides are well-typed, an
+        equation that says all sizes claims that values of different types are equal, and the instances must
+        show it. One that leaves shapes of constants out claims nothing there.
         """
         equation = self.program.equation
         terms = (*equation.left, *equation.right)
@@ -179,6 +180,8 @@ class SchemeSearch(TypingSearch):
         types = {name: type_.substitute(named) for name, type_ in types.items()}
         own = own - named.keys() | {f"implicit{name}" for name in named}
         for equal, fixed in ((pairs, own), ([], frozenset[str]()), (pairs, frozenset[str]())):
+            if not equal and any(map(leaves_shape_out, applications(*terms))):
+                continue
             try:
                 typing = infer_terms(terms, types, attributes, equal=equal, fixed=fixed)
             except IllTypedError:

@@ -11,7 +11,7 @@ from superopt.ir.dimensions import Dimension
 from superopt.ir.terms import Application, Equation, Variable, applications
 from superopt.ir.types import TensorType
 from superopt.rewriting.concrete import require_sizes, with_numbers
-from superopt.rewriting.typing import Typing, infer_terms
+from superopt.rewriting.typing import Typing, infer_terms, leaves_shape_out
 
 MAX_ELEMENTS = 1500
 MAX_IMPLICIT = 8
@@ -40,7 +40,7 @@ def typings_of(
             typing = infer_terms(terms, types, attributes)
         except IllTypedError:
             return (), False
-        is_claim = not typing.unresolved
+        is_claim = not typing.unresolved and not any(map(leaves_shape_out, applications(*terms)))
     ordered = tuple(applications(*terms))
     implicit = sorted(typing.unresolved)
     largest = max((d for t in types.values() for d in t.shape if isinstance(d, int)), default=1)

@@ -1,10 +1,11 @@
-"""Chain checker: checks proof steps under a typing (well-typed, conditions true, sides connected).
+"""Chain checker: checks that proof steps are well-typed, that their conditions hold, and that they connect
+the sides.
 
 A proof over shapeless terms may pass through terms that have no type, or use one symbol for constants of two
-shapes. Here each step is typed with the sizes of an instance of the rule, its terms are resolved (every
-attribute known), and only then the steps may connect the two sides. Where sizes are symbols, a step counts
-only if it is well-typed whatever they stand for: none is solved for, and a size that occurs in no term of the
-rule must be seen to be positive. A condition on attributes that the rule leaves open must be one of the rule.
+shapes. Here each step is typed with the sizes of an instance of the rule and its terms are resolved (every
+attribute known) before the steps may connect the two sides. If sizes are symbols, a step counts only if it is
+well-typed for all their values: no symbol is solved for, and a size that occurs in no term of the rule must
+be provably positive. A condition on attributes that the rule leaves open must be a condition of the rule.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from superopt.verifier.seeds import seed_of
 
 @dataclass(frozen=True)
 class CheckedSteps:
-    """Which steps are sound under one instance, and whether they suffice."""
+    """The sound steps under one instance, and whether they suffice."""
 
     sound: tuple[AxiomInstance, ...]
     unsound: tuple[AxiomInstance, ...]
@@ -70,18 +71,19 @@ class ChainChecker:
         self._assumed = assumed(goal, instance)
         self._pinned = {
             self._with_values(term): instance.typing.types[term]
-            for term in subterms(*goal.left, *goal.right)
+            for term in subterms(*goal.terms)
             if isinstance(term, Application)
         }
 
     def check(self, steps: Sequence[AxiomInstance]) -> CheckedSteps:
-        """Types all steps, then closes the sound ones under congruence."""
+        """Type all steps, then close the sound ones under congruence."""
         sound = [step for step in steps if self.typed(step) is not None]
         unsound = tuple(step for step in steps if self.typed(step) is None)
         return CheckedSteps(tuple(sound), unsound, self._connected(sound))
 
     def typed(self, step: AxiomInstance) -> tuple[Equation, Typing] | None:
-        """The axiom's instance and its typing; None when it is ill-typed or breaks the axiom's condition."""
+        """Return the axiom's instance and its typing; None if it is ill-typed or violates the axiom's
+        condition."""
         if step not in self._typings:
             self._typings[step] = self._type(step)
         return self._typings[step]
@@ -94,7 +96,7 @@ class ChainChecker:
             grounded = instantiated(
                 axiom, AxiomInstance(step.axiom, tuple(terms.items()), tuple(attributes.items()))
             )
-            sides = (*grounded.left, *grounded.right)
+            sides = grounded.terms
             pinned = [(term, self._pinned[term]) for term in subterms(*sides) if term in self._pinned]
             typing = infer_terms(
                 sides,
@@ -117,7 +119,7 @@ class ChainChecker:
         return grounded, typing
 
     def _agrees(self, grounded: Equation, typing: Typing) -> bool:
-        """Whether both sides have the same residues: axioms about tensors in one piece were not validated for
+        """Whether both sides have the same residues; axioms about undivided tensors were not validated for
         divided ones."""
         domain, generator = PrimeFieldDomain(), np.random.default_rng(seed_of(grounded, 17))
         arrays = {
@@ -125,13 +127,13 @@ class ChainChecker:
             for name, type_ in self._instance.types.items()
         }
         with np.errstate(all="ignore"):
-            values = evaluate_terms((*grounded.left, *grounded.right), typing, domain, arrays)
+            values = evaluate_terms(grounded.terms, typing, domain, arrays)
         half = len(grounded.left)
         pairs = zip(values[:half], values[half:], strict=True)
         return all(np.array_equal(left.residue, right.residue) for left, right in pairs)
 
     def _is_stated(self, axiom: Equation, step: AxiomInstance) -> bool:
-        """Whether the rule itself says of the numbers that it leaves open what the step needs."""
+        """Whether the rule itself states the conditions that the step needs for open numbers."""
         values, numeric = {**dict(step.attributes), **dict(step.terms)}, represented_variables(axiom)
         own = self._goal.conditions
         return all(is_stated(condition, numeric, values, own) for condition in axiom.conditions)
@@ -162,7 +164,7 @@ class ChainChecker:
         )
 
     def _with_values(self, term: Term) -> Term:
-        """The term with the instance's values for attribute variables."""
+        """Return the term with the instance's values for attribute variables."""
         found = self._concrete.get(term)
         if found is None:
             if isinstance(term, Variable):
@@ -182,8 +184,8 @@ class ChainChecker:
 def instances_of(
     steps: Iterable[AxiomInstance], axioms: Mapping[str, Equation]
 ) -> dict[AxiomInstance, Equation]:
-    """Which instance of its axiom each step is; a step that gives an attribute a value that it cannot have,
-    such as a degree of -1, is none and is left out: to provers all numbers are of one sort."""
+    """Return the axiom instance of each step. Provers have one sort for all numbers, so a step may give an
+    attribute an invalid value, such as a degree of -1; it is omitted."""
     found: dict[AxiomInstance, Equation] = {}
     for step in steps:
         with suppress(IllTypedError):
@@ -192,7 +194,7 @@ def instances_of(
 
 
 def instantiated(axiom: Equation, step: AxiomInstance) -> Equation:
-    """The axiom with the step's terms and attributes for its variables; the goal's own variables stay.
+    """Substitute the step's terms and attributes into the axiom; the goal's own variables stay.
 
     Raises IllTypedError for a value that an attribute cannot have.
     """

@@ -1,8 +1,8 @@
 """Congruence closure over fully resolved terms, independent of solvers.
 
-A resolved term is an operator with every attribute, sizes included, applied to resolved terms; so a tensor of
-ones of one shape is not one of another shape. Two resolved terms are equal when a chain of given equations
-and of applications of one operator to equal terms connects them.
+A resolved term is an operator with every attribute, including sizes, applied to resolved terms, so ``ones``
+of one shape differs from ``ones`` of another. Two resolved terms are equal if they are connected by given
+equations and by applications of one operator to equal terms.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Head: TypeAlias = "str | Operator"
 
 @dataclass
 class Congruence:
-    """Classes of equal terms; terms are numbers that ``node`` gives out."""
+    """Classes of equal terms; ``node`` assigns a number to each term."""
 
     _parent: list[int] = field(default_factory=list[int])
     _table: dict[tuple[object, ...], int] = field(default_factory=dict[tuple[object, ...], int])
@@ -25,7 +25,8 @@ class Congruence:
     _users: list[list[int]] = field(default_factory=list[list[int]])
 
     def node(self, head: Head, inputs: tuple[int, ...]) -> int:
-        """The number of a variable (its name, no inputs) or of an operator applied to numbered terms."""
+        """Return the number of a variable (its name, no inputs) or of an operator applied to numbered
+        terms."""
         signature = self._signature(head, inputs)
         found = self._table.get(signature)
         if found is not None:
@@ -40,14 +41,14 @@ class Congruence:
         return number
 
     def find(self, number: int) -> int:
-        """The representative of a term's class."""
+        """Return the representative of a term's class."""
         while self._parent[number] != number:
             self._parent[number] = self._parent[self._parent[number]]
             number = self._parent[number]
         return number
 
     def merge(self, left: int, right: int) -> None:
-        """Makes two terms equal, and all terms that become equal by it."""
+        """Make two terms equal, and all terms that become equal as a consequence."""
         pending = [(left, right)]
         while pending:
             a, b = (self.find(number) for number in pending.pop())

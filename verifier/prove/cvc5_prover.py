@@ -1,8 +1,8 @@
 """Second prover: cvc5 on the same shapeless problem, with axiom instances extracted from its proof.
 
-It shares nothing with Z3 but the problem's text: it confirms what Z3 found, and it may find what Z3 does not,
-since its enumerative instantiation tries any term of the problem (Reynolds, Barbosa and Fontaine 2018,
-"Revisiting Enumerative Instantiation").
+It shares only the text of the problem with Z3. It confirms proofs of Z3, and may find others, since its
+enumerative instantiation tries any term of the problem (Reynolds, Barbosa and Fontaine 2018, "Revisiting
+Enumerative Instantiation").
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -27,7 +27,7 @@ Expression = Any  # cvc5 has no types
 PROVER = "cvc5"
 _NAME = "problem"
 _PER_UNIT = 20
-"""Limits are in Z3's resource units; so many of them are worth one of cvc5's, each about 0.01 ms."""
+"""Limits are in Z3's resource units; this many are worth one unit of cvc5, which takes about 0.01 ms."""
 
 _LONGEST_SEARCH = SolverLimits(resources=4_000_000)
 
@@ -52,20 +52,20 @@ _OPTIONS: Mapping[Search, Mapping[str, str]] = {
 
 
 def prover_version() -> str:
-    """The version of cvc5."""
+    """Return the version of cvc5."""
     return str(cvc5.__version__)
 
 
 def confirms(goal: Equation, axioms: Sequence[Equation], limits: SolverLimits = _LONGEST_SEARCH) -> bool:
-    """Whether cvc5 too derives the goal from these axioms, as shapeless terms; few axioms make it quick."""
+    """Whether cvc5 also derives the goal from these axioms, as shapeless terms; fast for few axioms."""
     return any(_Problem(goal, axioms, search, limits).solve() == "" for search in Search)
 
 
 def ask(goal: Equation, axioms: Sequence[Equation], search: Search, limits: SolverLimits) -> Answer:
-    """Whether the goal follows from the axioms as shapeless terms; anything but ``unsat`` is no proof.
+    """Ask whether the goal follows from the axioms as shapeless terms; only ``unsat`` counts as a proof.
 
-    The steps are those that cvc5's proof rests on. Of the limits, milliseconds and resources hold; cvc5 knows
-    none for memory.
+    The steps are those that cvc5's proof uses. Only the limits on milliseconds and resources apply; cvc5 has
+    no memory limit.
     """
     problem = _Problem(goal, axioms, search, limits, {"produce-proofs": "true"})
     reason = problem.solve()
@@ -73,7 +73,7 @@ def ask(goal: Equation, axioms: Sequence[Equation], search: Search, limits: Solv
 
 
 class _Problem:
-    """One question to cvc5."""
+    """One query to cvc5."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class _Problem:
         self._solver = cvc5.Solver(cvc5.TermManager())
 
     def solve(self) -> str:
-        """Empty when the goal follows, else why that is not known."""
+        """Return an empty string if the goal follows, otherwise the reason why that is unknown."""
         try:
             for option, value in self._options.items():
                 self._solver.setOption(option, value)
@@ -107,7 +107,7 @@ class _Problem:
         return f"unknown: {result.getUnknownExplanation().name.lower().replace('_', ' ')}"
 
     def steps(self) -> tuple[AxiomInstance, ...]:
-        """What its proof rests on, and all axioms without variables."""
+        """Return the instances that the proof uses, and all axioms without variables."""
         ground = (
             AxiomInstance(axiom.name, (), ()) for axiom in self._axioms if not any(quantified_names(axiom))
         )
@@ -127,7 +127,7 @@ def _read(text: str, solver: Expression) -> None:
 
 
 class _Reader:
-    """Reads the instances that a proof uses; one that is no well-formed term is left out, which is safe."""
+    """Reads the instances that a proof uses; malformed terms are omitted, which is safe."""
 
     def __init__(self, axioms: Sequence[Equation], vocabulary: Vocabulary) -> None:
         self._axioms = {axiom.name: axiom for axiom in axioms}
@@ -135,7 +135,7 @@ class _Reader:
         self._terms: dict[Expression, Term | None] = {}
 
     def steps(self, proofs: Sequence[Expression]) -> tuple[AxiomInstance, ...]:
-        """All distinct instances."""
+        """Return all distinct instances."""
         read = (self._step(proof) for proof in _instantiations(proofs))
         return tuple(dict.fromkeys(step for step in read if step is not None))
 
@@ -175,7 +175,7 @@ class _Reader:
 
 
 def _instantiations(proofs: Sequence[Expression]) -> Iterator[Expression]:
-    """The nodes of the proof in which a quantifier is instantiated, each once."""
+    """Yield the proof nodes in which a quantifier is instantiated, each once."""
     known: set[Expression] = set()
     waiting = list(proofs)
     while waiting:
@@ -188,7 +188,7 @@ def _instantiations(proofs: Sequence[Expression]) -> Iterator[Expression]:
 
 
 def _quantifier_name(formula: Expression) -> str:
-    """What ``:qid`` says of a quantified formula; empty without."""
+    """Return the ``:qid`` of a quantified formula; empty if it has none."""
     annotations = formula[2] if len(list(formula)) > 2 else ()
     for annotation in annotations:
         if annotation.getKind() == Kind.INST_ATTRIBUTE:

@@ -1,11 +1,11 @@
 """Extraction of certificates from axiom instances: shortest chains in a congruence closure.
 
 Terms are the nodes of a graph. An instance of an axiom is an edge of length 1, in the directions in which it
-keeps definedness; two applications of one operator are joined by an edge as long as the distances of their
-inputs together. These edges are those of a
-proof forest (Nieuwenhuis and Oliveras, "Proof-producing congruence closure", 2005), but all of them are kept
-instead of a spanning tree, and distances are relaxed until nothing gets shorter, so that a chain makes no
-detours (compare Flatt et al., "Small proofs from congruence closure", 2022).
+preserves definedness. Two applications of one operator are joined by an edge with a length that is the sum of
+the distances of their inputs. These edges are those of a proof forest (Nieuwenhuis and Oliveras,
+"Proof-producing congruence closure", 2005), but all of them are kept instead of a spanning tree, and
+distances are relaxed to a fixed point, so that chains have no detours (compare Flatt et al., "Small proofs
+from congruence closure", 2022).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from superopt.verifier.certificates.definedness import why_undefined
 from superopt.verifier.prove.solver import AxiomInstance
 
 MOST_TERMS = 400
-"""More distinct terms than this are not explained: the effort grows with their third power."""
+"""Maximum number of distinct terms to explain, because the time grows with the third power."""
 
 MOST_LINKS = 2000
 _FAR = np.int64(1) << 40
@@ -38,7 +38,7 @@ _FAR = np.int64(1) << 40
 
 @dataclass(frozen=True, slots=True)
 class _Edge:
-    """An instance of an axiom as a way to go from one term to another."""
+    """An axiom instance as an edge from one term to another."""
 
     step: AxiomInstance
     output: int
@@ -48,9 +48,9 @@ class _Edge:
 def explain(
     goal: Equation, axioms: Mapping[str, Equation], steps: Sequence[AxiomInstance]
 ) -> Certificate | None:
-    """Chains of the steps from left to right for each output; None when the steps do not connect a pair.
+    """Return chains of the steps from left to right for each output; None if the steps do not connect a pair.
 
-    Every subterm that is replaced is replaced alone: equal subterms take a link each.
+    Each link replaces a single subterm: equal subterms take one link each.
     """
     graph = _TermGraph(goal)
     for step in steps:
@@ -73,10 +73,10 @@ class _TermGraph:
         self.terms: dict[Term, int] = {}
         self._edges: dict[tuple[int, int], _Edge] = {}
         self._one_way = goal.direction is Direction.FORWARD
-        self._register(*goal.left, *goal.right)
+        self._register(*goal.terms)
 
     def add(self, step: AxiomInstance, axiom: Equation) -> None:
-        """An edge for each pair of terms of the axiom's instance."""
+        """Add an edge for each pair of terms of the axiom's instance."""
         terms, attributes = dict(step.terms), dict(step.attributes)
         for output, sides in enumerate(zip(axiom.left, axiom.right, strict=True)):
             left, right = (instantiate(side, terms, attributes) for side in sides)
@@ -90,13 +90,14 @@ class _TermGraph:
                 self._edges.setdefault((b, a), _Edge(step, output, backwards=True))
 
     def _keeps(self, step: AxiomInstance, axiom: Equation, *, backwards: bool) -> bool:
-        """Whether a link that way keeps definedness, and its inverse too where the goal claims both ways."""
+        """Whether a link in this direction preserves definedness, and its inverse too if the goal claims both
+        directions."""
         ways = (backwards,) if self._one_way else (backwards, not backwards)
         terms, attributes = dict(step.terms), dict(step.attributes)
         return not any(why_undefined(axiom, way, terms, attributes) for way in ways)
 
     def relax(self) -> None:
-        """Computes all distances: shortest paths, then longer edges of congruence, until nothing changes."""
+        """Compute all distances by alternating shortest paths and congruence edges until nothing changes."""
         count = len(self.terms)
         self._distances = np.full((count, count), _FAR)
         np.fill_diagonal(self._distances, 0)
@@ -122,11 +123,11 @@ class _TermGraph:
                 self._neighbours.setdefault(a, []).append((b, length))
 
     def distance(self, left: Term, right: Term) -> int:
-        """How many links lead from one term to the other."""
+        """Return the number of links from one term to the other."""
         return int(self._distances[self.terms[left], self.terms[right]])
 
     def chain(self, left: Term, right: Term) -> tuple[Link, ...]:
-        """A shortest chain between terms that are connected."""
+        """Return a shortest chain between connected terms."""
         links: list[Link] = []
         whole = left
         for path, edge, after in self._moves(self.terms[left], self.terms[right], ()):
@@ -166,7 +167,7 @@ class _TermGraph:
         return [] if isinstance(term, Variable) else [self.terms[child] for child in term.inputs]
 
     def _close(self) -> None:
-        """Shortest paths over all terms (Floyd and Warshall)."""
+        """Compute shortest paths over all terms (Floyd and Warshall)."""
         distances = self._distances
         for through in range(len(distances)):
             np.minimum(distances, distances[:, through, None] + distances[None, through, :], out=distances)

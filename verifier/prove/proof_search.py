@@ -1,10 +1,11 @@
 """Proof search: solvers find steps, the chain checker types them under instances of the rule.
 
-The strategies are tried in order: axioms about the rule's own operators with patterns, then about operators
-that these axioms lead to, then short searches that may invent terms: cvc5's, then Z3's. A conditional axiom
-takes part like any other; a step where its condition does not hold is struck out, and if the rest does not
-suffice the axioms of the steps struck out are left aside, one or all, and the search starts again. So are
-axioms whose steps would have to be taken from right to left where that may lose elements.
+Strategies are tried in order: axioms about the rule's own operators, with patterns; then axioms about
+operators that these lead to; then short searches that may invent terms, first by cvc5, then by Z3. Axioms
+with conditions are used like others. A step is rejected if its condition does not hold. If the remaining
+steps do not suffice, the axioms of rejected steps are excluded, one or all, and the search starts again.
+Axioms are also excluded if their steps would have to be taken from right to left where that may lose
+elements.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -47,10 +48,10 @@ def _enumeration(goal: Equation, axioms: Sequence[Equation], limits: SolverLimit
 
 
 QUICK = SolverLimits(resources=400_000, instances=600)
-"""Enough for nearly all proofs that there are, and a fraction of what it costs to find none."""
+"""Limit that suffices for nearly all proofs, at a fraction of the cost of an unsuccessful search."""
 
 PATIENT = SolverLimits(resources=400_000)
-"""Enough for all but one in some hundred."""
+"""Limit that suffices for all but about one in a hundred proofs."""
 
 _LONGER = SolverLimits(resources=350_000)
 _LONGEST = SolverLimits(resources=4_000_000, instances=QUICK.instances)
@@ -65,25 +66,26 @@ _ATTEMPTS: Sequence[tuple[int, Question, str, SolverLimits]] = (
     (1, _models, PROVER, _LONGER),
     (1, _enumeration, cvc5_prover.PROVER, _LONGEST),
 )
-"""How far from the goal's operators axioms may lead, how they are used, by whom, and the most that may cost.
+"""For each strategy: the distance of axioms from the goal's operators, how they are used, the prover, and its
+limits.
 
-A search that diverges would take any time. Of 683 proofs by patterns one in a hundred took more than 600
-instances of axioms and none more than 3,000; of nine by enumeration two took more than the quick limit.
+A search that diverges would never end. Of 683 proofs by patterns, one in a hundred took more than 600
+instances of axioms, and none more than 3,000; of nine by enumeration, two took more than the quick limit.
 """
 
 CONFIRMATION = SolverLimits(resources=1_000_000)
 _RESTARTS = 4
 _TOGETHER = 2
-"""Of so few axioms whose steps were struck out each is left aside alone first: the others may be needed."""
+"""If at most this many axioms had rejected steps, each is first excluded alone, because the others may be
+needed."""
 
 _REPAIRS = 12
 
 
 @dataclass(frozen=True)
 class Proof:
-    """``steps`` are the instances of axioms that connect the sides, found by ``prover``; ``reason`` says why
-    there is no proof.
-    """
+    """``steps`` are the axiom instances that connect the sides, found by ``prover``; without a proof,
+    ``reason`` says why."""
 
     proved: bool
     steps: tuple[AxiomInstance, ...]
@@ -98,12 +100,12 @@ class Proof:
 
 
 def prover_version(prover: str) -> str:
-    """The version of the prover of that name."""
+    """Return the version of the named prover."""
     return cvc5_prover.prover_version() if prover == cvc5_prover.PROVER else z3.get_version_string()
 
 
 def confirmation(goal: Equation, axioms: Sequence[Equation], prover: str) -> str:
-    """Another prover than the one named, with its version, that derives the goal from the axioms, else ""."""
+    """Return another prover, with its version, that derives the goal from the axioms; "" if none does."""
     if prover != cvc5_prover.PROVER:
         other, confirmed = cvc5_prover.PROVER, cvc5_prover.confirms(goal, axioms)
     else:
@@ -120,10 +122,10 @@ def prove(
     *,
     limits: SolverLimits = SolverLimits(),  # noqa: B008
 ) -> Proof:
-    """A proof whose every step is well-typed under each of the instances; a solver's failure is no proof.
+    """Return a proof with steps that are well-typed under each instance; a failed solver gives no proof.
 
-    One that uses axioms with conditions is checked under the ``further`` instances too. ``instances`` must
-    not be empty: without a typing nothing can be checked.
+    A proof that uses axioms with conditions is also checked under the ``further`` instances. ``instances``
+    must not be empty, because without a typing nothing can be checked.
     """
     start = time.perf_counter()
     if goal.left == goal.right:
@@ -188,7 +190,7 @@ def _checked(
     instances: tuple[Sequence[Instance], Sequence[Instance]],
     limits: SolverLimits,
 ) -> tuple[tuple[AxiomInstance, ...] | None, set[str]]:
-    """Steps that connect the sides under every instance; else the axioms whose steps had to be struck out."""
+    """Return steps that connect the sides under every instance, or the axioms with rejected steps."""
     known = instances_of(steps, axioms)
     misfits = {step.axiom for step in steps if step not in known}
     grounded = GroundSteps(goal, known, limits)
@@ -219,7 +221,7 @@ def _checked(
 
 
 def _against(goal: Equation, axioms: Mapping[str, Equation], steps: Sequence[AxiomInstance]) -> set[str]:
-    """The axioms of steps that lead one way only, where no chain of the steps keeps definedness."""
+    """Return the axioms of one-way steps if no chain of the steps preserves definedness."""
     one_way = {
         step.axiom
         for step in steps

@@ -1,7 +1,7 @@
 """SMT-LIB encoding of axioms and goals over uninterpreted sorts: tensors, and kinds of attributes.
 
-An operator is a function of its attributes and its inputs. Attributes that unification determines are left
-out, so terms are shapeless: a proof found here is only a suggestion until ``prove.chain`` has typed it.
+An operator is a function of its attributes and its inputs. Attributes that unification determines are
+omitted, so terms are shapeless, and a proof is only a suggestion until ``prove.chain`` has typed it.
 Attribute variables of the goal are constants about which nothing is known.
 """
 
@@ -36,19 +36,20 @@ Expression = TypeVar("Expression")
 _TAKING_APART: Mapping[str, str] = {
     name: operator.undone_by for name, operator in OPERATORS.items() if operator.undone_by is not None
 }
-"""What undoes an operator that puts parts together; the result is then seen to have parts."""
+"""Operators that undo a joining operator, so that its result is known to have parts."""
 
 _NUMBERS = frozenset(("alpha", "beta", "bias", "degree", "epsilon", "exponent", "value"))
 
 
 def sort_of(attribute: str) -> str:
-    """The sort of an attribute of that name: numbers are of one sort, everything else of its own."""
+    """Return the sort of the named attribute: one sort for all numbers, a separate sort for each other
+    attribute."""
     return "P-number" if attribute in _NUMBERS else f"P-{attribute}"
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """What an SMT function stands for: an operator, the attributes that come first, how many inputs."""
+    """The meaning of an SMT function: an operator, its leading attributes, and the number of inputs."""
 
     operator: str
     attributes: tuple[str, ...]
@@ -61,14 +62,14 @@ class Function:
 
     @property
     def declaration(self) -> str:
-        """The SMT-LIB command that declares it."""
+        """The SMT-LIB command that declares the function."""
         sorts = " ".join([*map(sort_of, self.attributes), *["T"] * self.inputs])
         return f"(declare-fun {self.symbol} ({sorts}) T)"
 
 
 @dataclass
 class Vocabulary:
-    """Symbols met while writing terms, to be declared, and what they stand for, to read terms back."""
+    """The symbols used in written terms, for declaring them, and their meanings, for reading terms back."""
 
     functions: dict[str, Function] = field(default_factory=dict[str, Function])
     constants: dict[str, AttributeTerm] = field(default_factory=dict[str, AttributeTerm])
@@ -76,7 +77,7 @@ class Vocabulary:
     tensors: dict[str, str] = field(default_factory=dict[str, str])
 
     def declarations(self) -> Iterator[str]:
-        """All symbols declared."""
+        """Yield the declarations of all symbols."""
         yield "(declare-sort T 0)"
         attributes = [name for function in self.functions.values() for name in function.attributes]
         for sort in dict.fromkeys((*map(sort_of, attributes), *self.sorts.values())):
@@ -89,7 +90,7 @@ class Vocabulary:
             yield function.declaration
 
     def function(self, term: Application) -> Function:
-        """The function that a term applies."""
+        """Return the function that a term applies."""
         given = {name for name, _ in term.attributes}
         implicit = OPERATORS[term.operator].implicit
         names = tuple(n for n in attribute_names(term.operator) if n in given or n not in implicit)
@@ -104,7 +105,7 @@ class Vocabulary:
         read_attribute: Callable[[Expression], AttributeTerm | None],
         read_term: Callable[[Expression], Term | None],
     ) -> Term | None:
-        """The term that a symbol applied to a solver's expressions stands for; None if there is none."""
+        """Return the term for a symbol applied to a solver's expressions; None if there is none."""
         if symbol in self.tensors:
             return Variable(self.tensors[symbol])
         function = self.functions.get(symbol)
@@ -122,24 +123,25 @@ class Vocabulary:
             return None
 
     def constant(self, name: str, value: AttributeValue) -> str:
-        """The constant for an attribute value, the same for equal values."""
+        """Return the constant for an attribute value; equal values have the same constant."""
         return self.attribute(name, f"|{sort_of(name)}={value}|", value)
 
     def attribute(self, name: str, symbol: str, value: AttributeTerm) -> str:
-        """The symbol, from now on standing for the value of an attribute of that name."""
+        """Record that the symbol stands for this value of the named attribute, and return it."""
         self.constants[symbol] = value
         self.sorts[symbol] = sort_of(name)
         return symbol
 
 
 def axiom_command(axiom: Equation, vocabulary: Vocabulary) -> str:
-    """``assert`` of the axiom for all tensors and attributes; the quantifier is named after the axiom.
+    """Return the ``assert`` of an axiom for all tensors and attributes; the quantifier is named after the
+    axiom.
 
-    Patterns are the sides that mention every variable, and of an axiom that computes an attribute the left
-    one alone; an axiom without such a side has a joint pattern of all sides. That parts put together may be
-    taken apart again is seen wherever they are put together.
+    Patterns are the sides that mention every variable; for an axiom that computes an attribute, only the left
+    side. An axiom without such a side has a joint pattern of all sides. The law that joined parts can be
+    separated again is triggered wherever parts are joined.
     """
-    sides = (*axiom.left, *axiom.right)
+    sides = axiom.terms
     sorts = _sorts_of_variables(sides)
     names = [f"(|?{name}| {sorts[name]})" for name in sorted(sorts)]
     names += [f"(|{name}?| T)" for name in variables(*sides)]
@@ -155,13 +157,13 @@ def axiom_command(axiom: Equation, vocabulary: Vocabulary) -> str:
 
 
 def quantified_names(axiom: Equation) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Attribute variables and tensor variables, in the order in which the quantifier binds them."""
-    sides = (*axiom.left, *axiom.right)
+    """Return attribute variables and tensor variables, in the order in which the quantifier binds them."""
+    sides = axiom.terms
     return tuple(sorted(attribute_variables(*sides))), variables(*sides)
 
 
 def goal_command(goal: Equation, vocabulary: Vocabulary) -> str:
-    """``assert`` that some output differs."""
+    """Return the ``assert`` that some output differs."""
     pairs = [
         f"(= {write(left, vocabulary, '!')} {write(right, vocabulary, '!')})"
         for left, right in zip(goal.left, goal.right, strict=True)
@@ -170,7 +172,8 @@ def goal_command(goal: Equation, vocabulary: Vocabulary) -> str:
 
 
 def ground_command(name: str, grounded: Equation, vocabulary: Vocabulary) -> str:
-    """A truth value of that name, and ``assert`` that it implies an equation between the goal's terms."""
+    """Return the declaration of a named truth value, and the ``assert`` that it implies an equation between
+    terms of the goal."""
     pairs = [
         f"(= {write(left, vocabulary, '!')} {write(right, vocabulary, '!')})"
         for left, right in zip(grounded.left, grounded.right, strict=True)
@@ -179,7 +182,8 @@ def ground_command(name: str, grounded: Equation, vocabulary: Vocabulary) -> str
 
 
 def write(term: Term, vocabulary: Vocabulary, mark: str) -> str:
-    """A term as an s-expression; ``mark`` tells bound variables (?) from the goal's (!)."""
+    """Return a term as an s-expression; ``mark`` distinguishes bound variables (?) from the goal's variables
+    (!)."""
     if isinstance(term, Variable):
         symbol = f"|{term.name}{mark}|"
         if mark == "!":
@@ -192,9 +196,10 @@ def write(term: Term, vocabulary: Vocabulary, mark: str) -> str:
 
 
 def relevant(axioms: Sequence[Equation], goal: Equation, rounds: int) -> tuple[Equation, ...]:
-    """The axioms about operators of the goal, or of what axioms make of it, ``rounds`` times over.
+    """Return the axioms about operators of the goal, or of the axioms found so far, repeated ``rounds``
+    times.
 
-    Where the goal divides nothing, neither do they.
+    If the goal divides no tensor, neither do these axioms.
     """
     known = _operators(goal.left) | _operators(goal.right)
     known |= {_TAKING_APART[operator] for operator in known if operator in _TAKING_APART}
@@ -242,7 +247,7 @@ def _attribute(term: Application, name: str, vocabulary: Vocabulary, mark: str) 
 
 def _patterns(axiom: Equation, vocabulary: Vocabulary) -> list[list[str]]:
     computing = any(is_computation(clause) for clause in axiom.conditions)
-    sides = axiom.left if computing else (*axiom.left, *axiom.right)
+    sides = axiom.left if computing else axiom.terms
     everything = set(variables(*sides)) | attribute_variables(*sides)
     whole = [
         [write(side, vocabulary, "?")]

@@ -1,4 +1,4 @@
-"""Z3 as a prover on shapeless problems: runs it and extracts the axiom instances used."""
+"""Z3 as a prover of shapeless problems, with extraction of the axiom instances used."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
@@ -32,10 +32,9 @@ class Strategy(enum.StrEnum):
 
 @dataclass(frozen=True)
 class SolverLimits:
-    """What one question may cost. ``resources`` is Z3's own deterministic unit, about 2 million a second; the
-    time is for when the machine is far too slow. Matching can go on for minutes without asking for either,
-    so the instances of axioms are limited as well.
-    """
+    """Limits of one solver query. ``resources`` is Z3's deterministic unit, about 2 million per second. The
+    time limit applies only if the machine is far too slow. Matching can run for minutes without checking
+    either, so the number of axiom instances is limited as well."""
 
     milliseconds: int = 20_000
     resources: int = 12_000_000
@@ -44,7 +43,7 @@ class SolverLimits:
 
 
 def least(one: SolverLimits, other: SolverLimits) -> SolverLimits:
-    """What both allow."""
+    """Return the smaller limit of each kind."""
     return SolverLimits(
         min(one.milliseconds, other.milliseconds),
         min(one.resources, other.resources),
@@ -55,7 +54,7 @@ def least(one: SolverLimits, other: SolverLimits) -> SolverLimits:
 
 @dataclass(frozen=True)
 class AxiomInstance:
-    """One instance of an axiom: the terms and attributes that its variables stand for."""
+    """One instance of an axiom: the terms and attributes for its variables."""
 
     axiom: str
     terms: tuple[tuple[str, Term], ...]
@@ -64,7 +63,7 @@ class AxiomInstance:
 
 @dataclass(frozen=True)
 class Answer:
-    """The steps that suffice when ``proved``; otherwise why there is no proof."""
+    """The sufficient steps if ``proved``, otherwise the reason why there is no proof."""
 
     proved: bool
     steps: tuple[AxiomInstance, ...]
@@ -72,7 +71,7 @@ class Answer:
 
 
 def ask(goal: Equation, axioms: Sequence[Equation], strategy: Strategy, limits: SolverLimits) -> Answer:
-    """Whether the goal follows from the axioms as shapeless terms; anything but ``unsat`` is no proof."""
+    """Ask whether the goal follows from the axioms as shapeless terms; only ``unsat`` counts as a proof."""
     vocabulary = Vocabulary()
     commands = [axiom_command(axiom, vocabulary) for axiom in axioms]
     commands.append(goal_command(goal, vocabulary))
@@ -90,9 +89,9 @@ def ask(goal: Equation, axioms: Sequence[Equation], strategy: Strategy, limits: 
 
 
 def _failure(text: str, strategy: Strategy, limits: SolverLimits, listener: _Reader | None) -> str:
-    """Why the problem is not known to be contradictory, empty when it is.
+    """Return an empty string if the problem is contradictory, otherwise the reason why that is unknown.
 
-    To be heard takes a search ten times as long, so that only those that succeed are listened to.
+    Searching with a listener takes ten times as long, so only searches that succeed are repeated with one.
     """
     solver = z3.SimpleSolver(z3.Context())
     solver.set(
@@ -111,7 +110,7 @@ def _failure(text: str, strategy: Strategy, limits: SolverLimits, listener: _Rea
 
 
 class GroundSteps:
-    """Steps with the instances of axioms that they are, asked again and again which imply a goal."""
+    """Steps and their axiom instances, queried repeatedly for subsets that imply a goal."""
 
     def __init__(self, goal: Equation, steps: Mapping[AxiomInstance, Equation], limits: SolverLimits) -> None:
         self._goal = goal
@@ -129,7 +128,8 @@ class GroundSteps:
         self._solver.from_string("\n".join((*vocabulary.declarations(), *commands)))
 
     def core(self, struck: Container[AxiomInstance] = ()) -> tuple[AxiomInstance, ...] | None:
-        """Steps, few of them and none struck out, that imply the goal by congruence alone; None without."""
+        """Return a small subset of the steps, without ``struck`` ones, that implies the goal by congruence
+        alone, or None."""
         enough = self._enough(struck)
         if enough is None or len(enough) < 2:
             return enough
@@ -146,7 +146,7 @@ class GroundSteps:
 
 
 class _Reader:
-    """Collects quantifier instances as terms; one that is no well-formed term is left out, which is safe."""
+    """Collects quantifier instances as terms; malformed terms are omitted, which is safe."""
 
     def __init__(self, axioms: Mapping[str, Equation], vocabulary: Vocabulary) -> None:
         self._axioms = axioms
@@ -155,12 +155,12 @@ class _Reader:
         self._proofs: list[Expression] = []
 
     def clause(self, proof: Expression, _dependencies: Expression, _clause: Expression) -> None:
-        """Called by Z3 for each clause; keeps what names a quantifier and the terms bound."""
+        """Callback of Z3 for each clause; records clauses that name a quantifier and the bound terms."""
         if proof is not None and proof.decl().name() == "inst":
             self._proofs.append(proof)
 
     def steps(self) -> tuple[AxiomInstance, ...]:
-        """All distinct instances in the order of their making."""
+        """Return all distinct instances in the order of creation."""
         read = (self._step(proof) for proof in self._proofs)
         return tuple(dict.fromkeys(step for step in read if step is not None))
 

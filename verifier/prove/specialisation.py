@@ -1,7 +1,8 @@
 """Specialisation of axioms that compute attributes or respell axes: one instance per value, for provers.
 
-To a prover attributes are names: it cannot compose permutations, multiply degrees, or see that at rank 4 the
-axes -1 and 3 are one. So that it is asked with the values that a goal has, and with those that follow.
+Provers treat attributes as names. They cannot compose permutations, multiply degrees, or see that at rank 4
+the axes -1 and 3 are the same. So such axioms are instantiated with the values in a goal, and with values
+derived from them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from superopt.ir.terms import (
     Equation,
     Term,
     Variable,
-    applications,
     subterms,
 )
 from superopt.ops.terms import application
@@ -37,13 +37,13 @@ _Values = tuple[tuple[str, AttributeTerm], ...]
 
 @dataclass(frozen=True)
 class Specialised:
-    """Axioms to ask a prover with; ``origins`` says which axiom with which values some of them are."""
+    """Axioms for a prover; ``origins`` maps specialised axioms to the original axiom and its values."""
 
     axioms: tuple[Equation, ...]
     origins: Mapping[str, tuple[str, _Values]]
 
     def original(self, step: AxiomInstance) -> AxiomInstance:
-        """The step as one of the axiom as it is written."""
+        """Return the step as a step of the original axiom."""
         if step.axiom not in self.origins:
             return step
         name, values = self.origins[step.axiom]
@@ -51,7 +51,8 @@ class Specialised:
 
 
 def specialised(axioms: Sequence[Equation], goal: Equation, instances: Iterable[Instance]) -> Specialised:
-    """The axioms, with those that need it at all values that matter to the goal under these instances."""
+    """Return the axioms, instantiated if necessary with all values that are relevant to the goal in these
+    instances."""
     found: list[Equation] = []
     origins: dict[str, tuple[str, _Values]] = {}
     ranks: Sequence[int] | None = None
@@ -75,7 +76,7 @@ def specialised(axioms: Sequence[Equation], goal: Equation, instances: Iterable[
 
 
 def as_used(axioms: Mapping[str, Equation], certificate: Certificate) -> tuple[Equation, ...]:
-    """The axioms of a certificate as another prover takes them: with the values that it has."""
+    """Return the axioms of a certificate as another prover takes them: instantiated with its values."""
     found: dict[str, Equation] = {}
     for chain in certificate.chains:
         for link in chain:
@@ -87,7 +88,7 @@ def as_used(axioms: Mapping[str, Equation], certificate: Certificate) -> tuple[E
 
 
 def with_values(axiom: Equation, values: _Values) -> Equation:
-    """The axiom with values for some of its attribute variables, and a name that tells them."""
+    """Substitute values for some attribute variables of an axiom, and append them to its name."""
     known = dict(values)
     name = f"{axiom.name} {', '.join(f'{n}={v}' for n, v in values)}"
     left, right = (tuple(_filled(term, known) for term in side) for side in (axiom.left, axiom.right))
@@ -95,12 +96,12 @@ def with_values(axiom: Equation, values: _Values) -> Equation:
 
 
 def needs_values(axiom: Equation) -> tuple[str, ...]:
-    """The attribute variables that a prover is to be given values for."""
+    """Return the attribute variables that must have values for a prover."""
     return _computed_names(axiom) or _spelled(axiom) or ()
 
 
 def _computed_names(axiom: Equation) -> tuple[str, ...]:
-    """The names in a clause that computes an attribute: the result, and from what."""
+    """Return the names in a clause that computes an attribute: the result and its operands."""
     for clause in axiom.conditions:
         match clause:
             case Condition(
@@ -113,7 +114,7 @@ def _computed_names(axiom: Equation) -> tuple[str, ...]:
 
 
 def _spelled(axiom: Equation) -> tuple[str, str] | None:
-    """The two names of one axis, in a clause ``axis(x, a) = axis(x, b)``."""
+    """Return the two names of one axis, in a clause ``axis(x, a) = axis(x, b)``."""
     for clause in axiom.conditions:
         match clause:
             case Condition(
@@ -128,7 +129,7 @@ def _spelled(axiom: Equation) -> tuple[str, str] | None:
 
 
 def _computed_values(axiom: Equation, goal: Equation) -> Iterator[_Values]:
-    """Values of the operands that the goal has, or that results of these are, with the result."""
+    """Yield values of the operands that occur in the goal or are results of these, with the result."""
     result, one, other = _computed_names(axiom)
     own = set(_literals(axiom, goal, one, other))
     values = sorted(own, key=repr)
@@ -147,20 +148,16 @@ def _computed_values(axiom: Equation, goal: Equation) -> Iterator[_Values]:
 
 
 def _literals(axiom: Equation, goal: Equation, *names: str) -> Iterator[object]:
-    """The values that the goal has where the axiom has these variables; swaps of the last two axes too."""
+    """Yield the values in the goal at the attributes of these variables, and swaps of the last two axes."""
     wanted = {AttributeVariable(name) for name in names}
     places = {
         (term.operator, attribute)
-        for term in applications(*axiom.left, *axiom.right)
+        for term in axiom.applications
         for attribute, value in term.attributes
         if isinstance(value, AttributeVariable) and value in wanted
     }
     for operator, attribute in places:
-        met = [
-            term.attribute(attribute)
-            for term in applications(*goal.left, *goal.right)
-            if term.operator == operator
-        ]
+        met = [term.attribute(attribute) for term in goal.applications if term.operator == operator]
         given = [value for value in met if not isinstance(value, AttributeVariable)]
         yield from (value for value in given if value not in (None, ()))
         if attribute == "perm" and len(given) > sum(value not in (None, ()) for value in given):
@@ -169,7 +166,7 @@ def _literals(axiom: Equation, goal: Equation, *names: str) -> Iterator[object]:
 
 
 def _matters(value: object, own: Iterable[object]) -> bool:
-    """Whether a result may be a part of what the goal has: a permutation, or a divisor of a number."""
+    """Whether a result may be a part of a value in the goal: a permutation, or a divisor of a number."""
     if isinstance(value, int):
         return any(isinstance(each, int) and each % value == 0 for each in own)
     if isinstance(value, tuple) and 0 not in value:
@@ -180,8 +177,8 @@ def _matters(value: object, own: Iterable[object]) -> bool:
 
 
 def _fixed_ranks(goal: Equation, instances: Iterable[Instance]) -> Sequence[int]:
-    """The ranks that a term of the goal has under all instances."""
-    terms = tuple(subterms(*goal.left, *goal.right))
+    """Return the ranks that a term of the goal has under all instances."""
+    terms = tuple(subterms(*goal.terms))
     ranks: list[set[int]] = [set() for _ in terms]
     for instance in instances:
         for met, term in zip(ranks, terms, strict=True):
@@ -191,7 +188,7 @@ def _fixed_ranks(goal: Equation, instances: Iterable[Instance]) -> Sequence[int]
 
 def _axes(equations: Iterable[Equation]) -> Iterator[int]:
     for equation in equations:
-        for term in applications(*equation.left, *equation.right):
+        for term in equation.applications:
             axis = term.attribute("axis")
             if isinstance(axis, int):
                 yield axis
@@ -200,7 +197,7 @@ def _axes(equations: Iterable[Equation]) -> Iterator[int]:
 def _spellings(
     names: tuple[str, str], own: frozenset[int], mentioned: frozenset[int], ranks: Iterable[int]
 ) -> Iterator[_Values]:
-    """Two spellings of an axis, of which the goal has one, and the goal or an axiom the other."""
+    """Yield pairs of spellings of an axis: one occurs in the goal, the other in the goal or an axiom."""
     for rank in ranks:
         for axis in range(rank):
             pair = {axis, axis - rank}

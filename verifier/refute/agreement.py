@@ -8,7 +8,7 @@ import numpy as np
 
 from superopt.domains import FieldArray, PrimeFieldDomain
 from superopt.errors import IllTypedError
-from superopt.ir.terms import Equation, applications
+from superopt.ir.terms import Equation
 from superopt.ir.types import TensorType
 from superopt.ops.base import OPERATORS
 from superopt.rewriting.evaluation import evaluate_terms
@@ -19,14 +19,14 @@ from superopt.verifier.refinement import awkward_inputs, difference_between
 
 _INPUTS = 2
 _INPUTS_IN_ALL_ORDERS = 24
-"""One element of random sign looks alike before and after relu with probability 2^-24 then."""
+"""Stack size; an element of random sign is then equal before and after relu with probability 2^-24."""
 
 
 def sides_agree(equation: Equation, instance: DrawnInstance, generator: np.random.Generator) -> bool | None:
-    """Whether types and values of both sides agree, whatever the instance leaves open; None: not known.
+    """Whether types and values of both sides agree, for any omitted sizes; None if not known.
 
-    Nothing is known where an output is 0 whatever the inputs: it agrees by accident, for instance because
-    every window lies in the padding. Nor where the field differs and real numbers do not.
+    It is not known if an output is 0 for all inputs, because the sides then agree by accident, for instance
+    because every window lies in the padding. Nor is it known if the field differs and real numbers do not.
     """
     unknown = False
     for typing in instance.typings:
@@ -48,7 +48,7 @@ def _agree(
     try:
         with np.errstate(all="ignore"):
             agrees = _agree_in_field(equation, typing, shapes, stack, generator)
-            if agrees is not False and is_total(*equation.left, *equation.right):
+            if agrees is not False and is_total(*equation.terms):
                 return agrees
             differ = _differ_in_reals(equation, typing, instance.types, stack, generator)
             return False if differ else agrees or None
@@ -65,7 +65,7 @@ def _agree_in_field(
 ) -> bool | None:
     domain, half = PrimeFieldDomain(), len(equation.left)
     arrays = {name: domain.random(generator, stack, shape) for name, shape in shapes.items()}
-    values = evaluate_terms((*equation.left, *equation.right), typing, domain, arrays)
+    values = evaluate_terms(equation.terms, typing, domain, arrays)
     if not all(map(_same_residues, values[:half], values[half:])):
         return False
     return None if any(not np.any(value.residue) for value in values[:half]) else True
@@ -78,7 +78,7 @@ def _differ_in_reals(
     stack: int,
     generator: np.random.Generator,
 ) -> bool:
-    """Whether the equation fails on real numbers in a direction that it claims."""
+    """Whether the equation fails on real numbers in a claimed direction."""
     inputs = awkward_inputs(generator, stack, types)
     return difference_between(equation, typing, inputs) is not None
 
@@ -88,8 +88,8 @@ def _same_residues(left: FieldArray, right: FieldArray) -> bool:
 
 
 def _depends_on_order(equation: Equation) -> bool:
-    """Whether an operator compares numbers; an activation that is left open may."""
-    terms = applications(*equation.left, *equation.right)
+    """Whether an operator compares numbers; an open activation may."""
+    terms = equation.applications
     return any(OPERATORS[term.operator].compares(dict(term.attributes)) for term in terms)
 
 

@@ -1,4 +1,4 @@
-"""Refutation by evaluating both sides at numbers for the symbols of each case of a rule.
+"""Refutation by evaluating both sides in each case of a rule, with numbers for its symbols.
 
 Cases are complete, so this covers ranks and groups that samplers miss.
 """
@@ -14,7 +14,7 @@ import numpy as np
 
 from superopt.errors import IllTypedError, InvalidEquationError
 from superopt.ir.dimensions import Dimension
-from superopt.ir.terms import Application, Equation, Variable, applications, variables
+from superopt.ir.terms import Application, Equation, Variable
 from superopt.ops.attributes import substituted
 from superopt.rewriting.concrete import operator_symbols, require_sizes, with_numbers
 from superopt.rewriting.conditions import holds
@@ -31,15 +31,17 @@ _LARGE_SIZES = (6, 8, 9, 12)
 
 
 def counterexample_in(equation: Equation, cases: Sequence[Instance], seed: int) -> str | None:
-    """The first instance, of cases spread over all and the first among them, on which the sides differ."""
+    """Return the first instance on which the sides differ, among the first cases and cases spread over all;
+    or None."""
     found = agreeing(equation, cases, seed)
     return found if isinstance(found, str) else None
 
 
 def agreeing(equation: Equation, cases: Sequence[Instance], seed: int) -> str | tuple[Instance, ...]:
-    """Instances of cases spread over all on which the sides agree, or the first on which they differ."""
+    """Return instances, of cases spread over all, on which the sides agree; or the first on which they
+    differ, as text."""
     generator, numbers = np.random.default_rng(seed), random.Random(seed)
-    order = tuple(applications(*equation.left, *equation.right))
+    order = equation.applications
     found: list[Instance] = []
     for case in _spread(cases):
         for instance in _numbered(equation, order, case, numbers):
@@ -59,7 +61,7 @@ def _spread(cases: Sequence[Instance]) -> Iterator[Instance]:
 def _numbered(
     equation: Equation, order: Sequence[Application], case: Instance, generator: random.Random
 ) -> Iterator[Instance]:
-    """Some instances of the case, at which the rule's conditions hold."""
+    """Yield some instances of the case that satisfy the rule's conditions."""
     named = [type_.symbols for type_ in case.typing.types.values()]
     named += [operator_symbols(operator) for operator in case.typing.operators.values()]
     names = sorted(frozenset[str]().union(*named))
@@ -94,7 +96,7 @@ def _instance(
             require_sizes(type_)
     except IllTypedError:
         return None
-    names = variables(*equation.left, *equation.right)
+    names = equation.variables
     types = {name: typing.types[Variable(name)] for name in names}
     attributes = {name: substituted(value, numbers) for name, value in case.attributes.items()}
     try:

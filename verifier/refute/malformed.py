@@ -18,18 +18,18 @@ from superopt.verifier.certificates.size_equations import numbered, solutions
 from superopt.verifier.instances.instance import Instance
 
 MALFORMED = "malformed: "
-"""Reasons start with this where it is known that both sides are never well-typed."""
+"""Prefix of reasons if both sides are known to be never well-typed."""
 
 MOST_RANK = 16
-"""Rules that need tensors of more axes are not looked at."""
+"""Rules that need tensors of more axes are not examined."""
 
 _TRIED = 30
 _SOLVED = 6
-"""Equations between sizes that are solved one after another to see what else an operator asks for."""
+"""Maximum number of size equations solved in sequence to find the other requirements of an operator."""
 
 
 def why_malformed(equation: Equation, largest_rank: int) -> str:
-    """The reason, for a rule that has no case with tensors of up to that rank."""
+    """Return the reason why a rule has no case with tensors of up to that rank."""
     for name, terms in (("source", equation.left), ("target", equation.right)):
         for term in subterms(*terms):
             if isinstance(term, Application) and not _has_case(equation, (term,), largest_rank):
@@ -47,7 +47,7 @@ def _has_case(equation: Equation, terms: tuple[Term, ...], largest_rank: int) ->
 
 
 def _any(equation: Equation, largest_rank: int, whole: Equation | None = None) -> bool:
-    """Whether there is a case; where that is not known, there may be."""
+    """Whether there is a case; true if that is not known."""
     try:
         return next(iter(cases_of(equation, largest_rank, whole)), None) is not None
     except SuperoptError:
@@ -59,14 +59,15 @@ def _unconditional(equation: Equation) -> Equation:
 
 
 def _about(equation: Equation, terms: tuple[Term, ...]) -> Equation:
-    """That the terms are what they are, of the tensors that the equation declares."""
+    """Return the trivial equation of the terms with themselves, with the declared types of the given
+    equation."""
     names = variables(*terms)
     declared = tuple((name, type_) for name, type_ in equation.types if name in names)
     return Equation(terms, terms, types=declared)
 
 
 def _why_ill_typed(equation: Equation, term: Application, largest_rank: int) -> str:
-    """What the operator says to inputs that are well-typed, preferably of ranks that it takes."""
+    """Return the operator's error for well-typed inputs, preferably of ranks that it accepts."""
     about, whole = _about(equation, term.inputs), _unconditional(equation)
     try:
         cases = tuple(itertools.islice(cases_of(about, largest_rank, whole), _TRIED))
@@ -94,7 +95,8 @@ def _refusals(term: Application, case: Instance) -> Iterator[IllTypedError]:
 def _refused(
     name: str, values: Mapping[str, object], types: Sequence[TensorType], most: int
 ) -> Iterator[IllTypedError]:
-    """What an operator says to its inputs; where sizes can be made equal, to those then."""
+    """Yield an operator's errors for its inputs; where sizes can be made equal, also the errors after
+    that."""
     try:
         operator_from_attributes(name, values).infer(*types)
     except DimensionMismatchError as mismatch:

@@ -1,9 +1,9 @@
 """Refutation: exact evaluation of both sides on many edge-case instances, with readable counterexamples.
 
 The prime field decides equality exactly (a false equation of degree d survives one evaluation with
-probability d / 2^31) wherever the evaluation divides by no 0 and takes no root of what is no square.
-Partial real numbers confirm a difference, show it to a person, and find elements that the target leaves
-undefined where the source is defined. Where the source is undefined nothing is claimed.
+probability d / 2^31) unless the evaluation divides by 0 or takes the root of a non-square. Partial real
+numbers confirm a difference, display it, and find elements that the target leaves undefined although the
+source defines them. Where the source is undefined, nothing is claimed.
 """
 
 from __future__ import annotations
@@ -31,21 +31,23 @@ from superopt.verifier.refinement import awkward_inputs, difference_between
 from superopt.verifier.seeds import chosen_seed, seed_of
 
 _IN_FLOATS = 12
-"""On so many instances real numbers are compared too: one that is another modulo the prime shows in any.
-On the others only where something may be undefined."""
+"""Number of instances on which real numbers are also compared. A constant that has another value modulo the
+prime shows in any of them. Later instances compare real numbers only if something may be undefined."""
 
 _FEWEST, _ELEMENTS_IN_ALL = 3, 1_000_000
-"""Where a rule declares large tensors, fewer instances are evaluated."""
+"""Minimum number of instances, and maximum number of elements in all of them, for rules with large
+tensors."""
 
 _WINDOWS = named(lambda operator: operator.windowed or operator.kernel_input is not None)
 SIZES = Sizes(image=(1, 2, 3, 4, 5, 6, 7))
-"""Of the instances with small sizes."""
+"""Sizes of the additional small instances."""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How many schemes (ranks and attribute values), how many sizes for each, how many instances in all, and
-    how many more with small sizes; twice as many of the former for attribute variables and windows.
+    """Number of schemes (ranks and attribute values), of sizes for each, of instances in total, and of
+    additional small instances. Schemes and instances are doubled for equations with attribute variables or
+    windows.
 
     ``stack`` inputs are evaluated at once.
     """
@@ -58,13 +60,13 @@ class Effort:
 
 
 BRIEF = Effort(schemes=4, per_scheme=1, instances=4, drawn=4, stack=1)
-"""Some 10 instances in 30 ms: for seeds that nobody can foresee, others each time, so that no rule can be
-spelled until they miss where it fails."""
+"""Effort for unpredictable seeds: about 10 instances in 30 ms. The instances differ each time, so a rule
+cannot be designed to pass on them."""
 
 
 @dataclass(frozen=True)
 class Refutation:
-    """What evaluation found: a counterexample, or on how many instances both sides agreed."""
+    """Result of evaluation: a counterexample, or the number of instances on which both sides agreed."""
 
     counterexample: str | None
     instances: tuple[Instance, ...]
@@ -77,18 +79,18 @@ class Refutation:
 
 
 def refute(equation: Equation, effort: Effort = Effort(), seed: int | None = 0) -> Refutation:
-    """Looks for a well-typed instance on which the sides have different types, or the equation does not hold
-    in a direction that it claims.
+    """Search for a well-typed instance on which the sides have different types, or the equation fails in a
+    claimed direction.
 
-    ``suspicious`` names an instance on which the field differs and real numbers do not: nothing is known
-    then. With ``seed`` None, choices cannot be foreseen.
+    ``suspicious`` names an instance on which the field differs and real numbers do not, so that the result is
+    open. With ``seed`` None, choices are unpredictable.
     """
     seed = chosen_seed(seed)
     return refute_on(InstanceSampler(equation, seed_of(equation, 0, seed)), effort, seed)
 
 
 def refute_on(sampler: InstanceSampler, effort: Effort, seed: int = 0) -> Refutation:
-    """``refute`` for the equation of a sampler, on its instances."""
+    """Run ``refute`` for the equation and the instances of a sampler."""
     equation = sampler.equation
     generator = np.random.default_rng(seed_of(equation, 1, seed))
     agreed: list[Instance] = []
@@ -113,7 +115,7 @@ def refute_on(sampler: InstanceSampler, effort: Effort, seed: int = 0) -> Refuta
 
 
 def difference_in(equation: Equation, instance: Instance, generator: np.random.Generator) -> str | None:
-    """How the sides differ on an instance, in type or in value; None when they agree or that is not seen."""
+    """Return how the sides differ on an instance, in type or in value; None if no difference is found."""
     difference = difference_of_types(equation, instance)
     if difference is None:
         difference, _ = _difference_of_values(equation, instance, generator, Effort().stack, in_floats=True)
@@ -121,7 +123,7 @@ def difference_in(equation: Equation, instance: Instance, generator: np.random.G
 
 
 def difference_of_types(equation: Equation, instance: Instance) -> str | None:
-    """The first pair of outputs whose types differ."""
+    """Return the first pair of outputs with different types, or None."""
     for index, (left, right) in enumerate(zip(equation.left, equation.right, strict=True)):
         a, b = instance.typing.types[left], instance.typing.types[right]
         if a != b:
@@ -130,9 +132,9 @@ def difference_of_types(equation: Equation, instance: Instance) -> str | None:
 
 
 class _Watched(PrimeFieldDomain):
-    """Knows afterwards if a function was met that is not defined everywhere, or not by ring operations, and
-    which elements depend on a quotient by 0 or on the root of what is no square or has a negative shadow:
-    their own shadow is NaN."""
+    """Domain that records whether a function was evaluated that is partial or not a ring operation, and which
+    elements depend on a division by 0, or on the root of a non-square or of a negative shadow. The shadow of
+    such elements is NaN."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,7 +152,7 @@ class _Watched(PrimeFieldDomain):
         return self._marked(root, no_square | (array.shadow < 0))
 
     def decided(self, array: FieldArray) -> npt.NDArray[np.bool_]:
-        """Where the field says what the value is."""
+        """Return the elements that the field decides."""
         shadow = array.shadow
         return ~np.isnan(shadow) if self.met_undefined else np.ones(shadow.shape, np.bool_)
 
@@ -195,12 +197,12 @@ def _field_difference(
     stack: int,
     domain: _Watched,
 ) -> tuple[int, ...] | None:
-    """The first element that differs where the field decides both sides."""
+    """Return the first element that differs and that the field decides on both sides, or None."""
     arrays: Mapping[str, FieldArray] = {
         name: domain.random(generator, stack, _shape(type_)) for name, type_ in instance.types.items()
     }
     with np.errstate(all="ignore"):
-        values = evaluate_terms((*equation.left, *equation.right), instance.typing, domain, arrays)
+        values = evaluate_terms(equation.terms, instance.typing, domain, arrays)
     half = len(equation.left)
     for left, right in zip(values[:half], values[half:], strict=True):
         decided = domain.decided(left) & domain.decided(right)
@@ -219,8 +221,8 @@ def _shape(type_: TensorType) -> tuple[int, ...]:
 
 
 def _has_many_cases(equation: Equation) -> bool:
-    """Attribute variables and windows have more cases than ranks and sizes."""
-    sides = (*equation.left, *equation.right)
+    """Whether the equation has attribute variables or windows, and thus more cases than ranks and sizes."""
+    sides = equation.terms
     return bool(attribute_variables(*sides)) or any(t.operator in _WINDOWS for t in applications(*sides))
 
 

@@ -1,8 +1,8 @@
 """Validation: symbolic execution of both sides on small shapes, equal for all real inputs.
 
-The operators' own ``evaluate`` runs over Z3 reals (dissertation, section 2.4). Elements whose difference
-simplifies to zero as a polynomial need no solver; the others are asked with a limit of time, and an answer
-that does not come is no validation.
+The operators' own ``evaluate`` runs over Z3 reals (dissertation, section 2.4). Elements with a difference
+that simplifies to the zero polynomial need no solver. The others are solved with a time limit; without an
+answer there is no validation.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -41,22 +41,22 @@ Expression = Any  # z3 has no types
 
 @dataclass(frozen=True)
 class Validation:
-    """The instances on which both sides were shown equal, as text, and where that failed."""
+    """The instances on which both sides were shown equal, as text, and the reason for the first failure."""
 
     validated: tuple[str, ...]
     failure: str | None
 
 
 def validate(equation: Equation, instances: int = 2) -> Validation:
-    """Shows both sides equal for all real inputs on a few small instances that differ in more than sizes."""
+    """Show that both sides are equal for all real inputs, on a few small instances that differ in more than
+    sizes."""
     return validate_on(InstanceSampler(equation, seed_of(equation, 7)), instances)
 
 
 def validate_on(sampler: InstanceSampler, instances: int = 2, known: Sequence[Instance] = ()) -> Validation:
-    """``validate`` for the equation of a sampler, on its instances, or where it has no small ones on those
-    that are known.
+    """Run ``validate`` on the instances of a sampler, or on the ``known`` instances if it has no small ones.
 
-    What is too large to be executed as it is written is executed with other sizes of tensors and of windows.
+    If an instance is too large to be executed, other sizes of tensors and windows are used.
     """
     equation, seed = sampler.equation, seed_of(sampler.equation, 7)
     if sampler.declared_elements > LARGER_ELEMENTS:
@@ -72,7 +72,7 @@ def validate_on(sampler: InstanceSampler, instances: int = 2, known: Sequence[In
 
 
 def _elements(instance: Instance) -> int:
-    """Of the largest tensor of an instance."""
+    """The number of elements of the largest tensor of an instance."""
     return max([0, *(cast("int", type_.elements) for type_ in instance.typing.types.values())])
 
 
@@ -100,7 +100,7 @@ def _validated_on(sampler: InstanceSampler, instances: int, known: Sequence[Inst
 
 
 def _with_names_for_kernels(equation: Equation) -> Equation:
-    """The equation with an attribute variable for each size of windows that it says."""
+    """Replace each number that is a window size by an attribute variable."""
     return replace(
         equation,
         left=tuple(map(_with_open_kernels, equation.left)),
@@ -121,8 +121,7 @@ def _with_open_kernels(term: Term) -> Term:
 
 
 def _with_names_for_sizes(equation: Equation) -> Equation:
-    """The equation with a name for each large size that it declares: what cannot be executed as it is
-    declared is executed with other sizes."""
+    """Replace each large declared size by a name, so that the equation can be executed with other sizes."""
     types = tuple(
         (name, replace(type_, shape=tuple(_named(size) for size in type_.shape)))
         for name, type_ in equation.types
@@ -135,7 +134,7 @@ def _named(size: int | str) -> int | str:
 
 
 def _smaller(sampler: InstanceSampler) -> tuple[Instance, str] | None:
-    """An instance of few elements that the solver decides, in place of one that was too much for it."""
+    """Return an instance of few elements that the solver decides, in place of one that was too large."""
     for instance in small_instances(sampler, _TRIES, FEWEST_ELEMENTS):
         outcome = check_symbolically(sampler.equation, instance)
         if not outcome.startswith(UNDECIDED):
@@ -146,7 +145,7 @@ def _smaller(sampler: InstanceSampler) -> tuple[Instance, str] | None:
 def small_instances(
     sampler: InstanceSampler, count: int, largest: int = SMALL_ELEMENTS
 ) -> Iterator[Instance]:
-    """Up to ``count`` instances with few elements, those with different ranks and attributes first."""
+    """Yield up to ``count`` instances with few elements, those with different ranks and attributes first."""
     if count <= 0:
         return
     seen: set[object] = set()
@@ -171,9 +170,10 @@ def small_instances(
 
 
 def check_symbolically(equation: Equation, instance: Instance, limits: SolverLimits = LIMITS) -> str:
-    """``equal``, ``different types``, or what the solver said instead.
+    """Return ``equal``, ``different types``, or the solver's answer.
 
-    Values are compared where no divisor of the left side is 0, or none of either side if it claims both ways.
+    Values are compared where no divisor of the left side is 0, or of either side if the equation claims both
+    directions.
     """
     context = z3.Context()
     domain = SymbolicDomain(context)
@@ -228,5 +228,5 @@ def _ask(
 
 
 def _real(value: object, context: Expression) -> Expression:
-    """Zeros that padding put in are plain integers."""
+    """Convert a value to a solver expression; zeros from padding are plain integers."""
     return value if isinstance(value, z3.ArithRef) else z3.RealVal(value, context)

@@ -39,22 +39,22 @@ class HostMachine:
         return shard.copy()
 
     def add(self, left: Array, right: Array) -> Array:
-        """Sum."""
+        """Return the sum."""
         return left + right
 
     def part(self, shard: Array, region: Region) -> Array:
-        """A box of the shard."""
+        """Return a box of the shard."""
         return shard[tuple(slice(start, stop) for start, stop in region)]
 
     def joined(self, pieces: Sequence[tuple[Region, Array]], shape: tuple[int, ...]) -> Array:
-        """The boxes side by side."""
+        """Return the array assembled from the boxes."""
         whole = np.empty(shape, pieces[0][1].dtype)
         for region, piece in pieces:
             whole[tuple(slice(start, stop) for start, stop in region)] = piece
         return whole
 
     def all_reduced(self, shards: Sequence[Array]) -> None:
-        """Returns None: there is no collective, the caller reduces around a ring."""
+        """Return None: there is no collective, so the caller reduces around a ring."""
         del shards
 
     def run(self, task: Task, shards: Sequence[Array], device: int) -> Sequence[Array]:

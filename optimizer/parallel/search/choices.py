@@ -15,10 +15,10 @@ from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.subject import Operation, Subject
 
 COPIED = -1
-"""Along this axis all devices replicate the work."""
+"""Label of an axis along which all devices replicate the work."""
 
 ALONE = -2
-"""Along this axis only one device works."""
+"""Label of an axis along which only one device works."""
 
 Choice = tuple[int, ...]
 """For every axis of a mesh the index of a task dimension, COPIED or ALONE."""

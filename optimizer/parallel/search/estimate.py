@@ -36,7 +36,7 @@ training with its backward pass."""
 
 
 @dataclass(frozen=True, slots=True)
-class Weighing:
+class CostWeights:
     """Weights of an estimate's terms: the share of weight synchronisation that is not overlapped, and
     microseconds per byte of memory on a device (a Lagrange multiplier)."""
 
@@ -53,8 +53,8 @@ class Known:
     edges: dict[tuple[int, Choices, Choices], Table] = field(
         default_factory=dict[tuple[int, Choices, Choices], Table]
     )
-    owns: dict[tuple[int, Choices, Weighing], Table] = field(
-        default_factory=dict[tuple[int, Choices, Weighing], Table]
+    owns: dict[tuple[int, Choices, CostWeights], Table] = field(
+        default_factory=dict[tuple[int, Choices, CostWeights], Table]
     )
     parts: dict[tuple[int, Choices], tuple[Costs, Costs, Costs]] = field(
         default_factory=dict[tuple[int, Choices], tuple[Costs, Costs, Costs]]
@@ -116,9 +116,9 @@ class Estimator:
             for edge in self.subject.edges
         }
 
-    def problem(self, choices: Sequence[Choices], weighing: Weighing) -> Problem:
+    def problem(self, choices: Sequence[Choices], cost_weights: CostWeights) -> Problem:
         """The optimisation problem of assigning one choice to each operation."""
-        own = [self.own(number, found, weighing) for number, found in enumerate(choices)]
+        own = [self.own(number, found, cost_weights) for number, found in enumerate(choices)]
         between: dict[tuple[int, int], Table] = {}
         for edge in self.subject.edges:
             table = self.edge(edge, choices[edge.source], choices[edge.target])
@@ -128,7 +128,7 @@ class Estimator:
 
     def around(self, number: int, options: Choices, chosen: Sequence[Choice]) -> Costs:
         """[options]: cost of an operation and of its inputs and outputs, with all other choices fixed."""
-        total = self.own(number, options, Weighing()).costs
+        total = self.own(number, options, CostWeights()).costs
         for edge in self.subject.incoming[number]:
             before = self.known.interned((chosen[edge.source],))
             total = total + self.edge(edge, before, options).costs[0]
@@ -141,13 +141,13 @@ class Estimator:
         """[choices]: bytes that a device holds for the operation."""
         return self._own_parts(number, choices)[2]
 
-    def own(self, number: int, choices: Choices, weighing: Weighing) -> Table:
+    def own(self, number: int, choices: Choices, cost_weights: CostWeights) -> Table:
         """[choices]: microseconds of computation and synchronisation, and the price of memory."""
-        key = (self.kinds[number], choices, weighing)
+        key = (self.kinds[number], choices, cost_weights)
         found = self.known.owns.get(key)
         if found is None:
             work, shared, memory = self._own_parts(number, choices)
-            costs = work + weighing.exposed * shared + weighing.memory * memory
+            costs = work + cost_weights.exposed * shared + cost_weights.memory * memory
             found = self.known.owns[key] = self.tables.table(costs)
         return found
 

@@ -26,7 +26,7 @@ from superopt.optimizer.parallel.search.choices import (
     useful_dimensions,
 )
 from superopt.optimizer.parallel.search.elimination import Problem, solve
-from superopt.optimizer.parallel.search.estimate import Estimator, Weighing
+from superopt.optimizer.parallel.search.estimate import CostWeights, Estimator
 from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.search.tables import Costs
 
@@ -70,8 +70,8 @@ class Mapper:
 
     def mappings(self, memory_limit: float) -> list[MachineMapping]:
         """The best mappings by several estimates; those that fit into memory if there are any."""
-        pool = self._pool(Weighing())
-        found = [self._mixed(pool, Weighing(exposed)) for exposed in EXPOSED]
+        pool = self._pool(CostWeights())
+        found = [self._mixed(pool, CostWeights(exposed)) for exposed in EXPOSED]
         if all(mapping.memory <= memory_limit for mapping in found):
             return found
         return self._within(memory_limit, pool) + found
@@ -80,11 +80,11 @@ class Mapper:
         """Mappings that fit, at the lowest price of memory for which the best one does."""
         price, low = _FIRST_PRICE, 0.0
         fitting: list[MachineMapping] = []
-        mapping = self._mixed(pool, Weighing())
+        mapping = self._mixed(pool, CostWeights())
         for _ in range(_MEMORY_STEPS):
-            weighing = Weighing(memory=price)
-            self._pool(weighing, pool)
-            mapping = self._mixed(pool, weighing)
+            cost_weights = CostWeights(memory=price)
+            self._pool(cost_weights, pool)
+            mapping = self._mixed(pool, cost_weights)
             if mapping.memory <= limit:
                 fitting.append(mapping)
                 break
@@ -94,7 +94,7 @@ class Mapper:
         high = price
         for _ in range(4):
             middle = (low * high) ** 0.5 if low else high / 10
-            mapping = self._mixed(pool, Weighing(memory=middle))
+            mapping = self._mixed(pool, CostWeights(memory=middle))
             if mapping.memory <= limit:
                 fitting.append(mapping)
                 high = middle
@@ -103,12 +103,12 @@ class Mapper:
         fitting += [
             mapping
             for exposed in EXPOSED[1:]
-            if (mapping := self._mixed(pool, Weighing(exposed, high))).memory <= limit
+            if (mapping := self._mixed(pool, CostWeights(exposed, high))).memory <= limit
         ]
         return fitting
 
     def _pool(
-        self, weighing: Weighing, pool: list[dict[Choice, None]] | None = None
+        self, cost_weights: CostWeights, pool: list[dict[Choice, None]] | None = None
     ) -> list[dict[Choice, None]]:
         """For every operation the choices that are best with some segment, and those of expert plans."""
         pool = [{} for _ in self.subject.operations] if pool is None else pool
@@ -118,14 +118,14 @@ class Mapper:
         for segment in self.estimator.mesh.segments:
             if self.expired():
                 break
-            total, chosen = self._solved(self._all_choices((segment,)), weighing)
+            total, chosen = self._solved(self._all_choices((segment,)), cost_weights)
             totals.append((total, segment))
             _collect(pool, chosen)
         best = [segment for _, segment in sorted(totals)[:4]]
         for first in best:
             for second in best:
                 if first[1] <= second[0] and not self.expired():
-                    _collect(pool, self._solved(self._all_choices((first, second)), weighing)[1])
+                    _collect(pool, self._solved(self._all_choices((first, second)), cost_weights)[1])
         return pool
 
     def _all_choices(self, segments: Sequence[tuple[int, int]]) -> list[Choices]:
@@ -143,14 +143,14 @@ class Mapper:
             found = self._lists[key] = self.estimator.known.interned(fitting)
         return found
 
-    def _solved(self, choices: Sequence[Choices], weighing: Weighing) -> tuple[float, list[Choice]]:
-        problem = self._problem(choices, weighing)
+    def _solved(self, choices: Sequence[Choices], cost_weights: CostWeights) -> tuple[float, list[Choice]]:
+        problem = self._problem(choices, cost_weights)
         picked = solve(problem, self.estimator.tables)
         return problem.total(picked), [found.all[i] for found, i in zip(choices, picked, strict=True)]
 
-    def _problem(self, choices: Sequence[Choices], weighing: Weighing) -> Problem:
+    def _problem(self, choices: Sequence[Choices], cost_weights: CostWeights) -> Problem:
         """The estimate, with costs shared by branches that run concurrently."""
-        problem = self.estimator.problem(choices, weighing)
+        problem = self.estimator.problem(choices, cost_weights)
         for number in self._branched:
             shared = self._shared(number, choices[number])
             if shared is not None:
@@ -166,9 +166,9 @@ class Mapper:
             self._shares[key] = np.array(parts) if max(parts) > 1 else None
         return self._shares[key]
 
-    def _mixed(self, pool: list[dict[Choice, None]], weighing: Weighing) -> MachineMapping:
+    def _mixed(self, pool: list[dict[Choice, None]], cost_weights: CostWeights) -> MachineMapping:
         choices = [self.estimator.known.interned(tuple(found)[:_POOL]) for found in pool]
-        total, chosen = self._solved(choices, weighing)
+        total, chosen = self._solved(choices, cost_weights)
         return self.mapping("search", chosen, total)
 
     def mapping(self, name: str, chosen: Sequence[Choice], estimate: float | None = None) -> MachineMapping:
@@ -176,7 +176,7 @@ class Mapper:
         singles = [self.estimator.known.interned((choice,)) for choice in chosen]
         shares = shares_of(self._blocks, chosen, self.estimator.mesh.sizes, self.costs(chosen))
         if estimate is None:
-            estimate = self.estimator.problem(singles, Weighing()).total([0] * len(chosen))
+            estimate = self.estimator.problem(singles, CostWeights()).total([0] * len(chosen))
         memory = 0.0
         for number, choice in enumerate(chosen):
             count = min(_parts(choice, self.estimator.mesh.sizes), self._widths.get(number, 1))
@@ -187,7 +187,7 @@ class Mapper:
     def costs(self, chosen: Sequence[Choice]) -> list[float]:
         """Cost of each operation, without moving its operands."""
         known = self.estimator.known
-        tables = (self.estimator.own(n, known.interned((c,)), Weighing()) for n, c in enumerate(chosen))
+        tables = (self.estimator.own(n, known.interned((c,)), CostWeights()) for n, c in enumerate(chosen))
         return [float(table.costs[0]) for table in tables]
 
     def options(self, number: int) -> Choices:

@@ -114,7 +114,7 @@ class Planner:
             for name, assignment in found
         )
 
-    def thriftiest(self, subject: Subject) -> SimulatedPlan:
+    def least_memory_plan(self, subject: Subject) -> SimulatedPlan:
         """The plan with the lowest estimated memory per device."""
         mappings = self._mapper(subject, Mesh.of(self.cluster)).mappings(0)
         least = min(mappings, key=lambda mapping: mapping.memory)

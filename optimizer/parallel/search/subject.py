@@ -18,7 +18,7 @@ from superopt.optimizer.parallel.tasks import splits_of
 from superopt.traversal import postorder
 
 _UNTRAINED = -1
-"""Backward cost of an operation that no gradient reaches; that of a renaming is 0."""
+"""Mark of an operation that no gradient reaches, in place of its backward cost; renaming has cost 0."""
 
 
 @dataclass(frozen=True, slots=True)

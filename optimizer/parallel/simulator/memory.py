@@ -50,7 +50,8 @@ class _Memory:
         self._units = units
         self._trains = trains
         self._changes: dict[int, list[Sizes]] = defaultdict(list)
-        """By twice the position in the schedule: allocations; one later: what is freed after it."""
+        """Changes of memory: index 2 * p for allocations at position p of the schedule, 2 * p + 1 for memory
+        freed after it."""
         self._last_readers = self._readers()
 
     def peaks(self) -> tuple[int, ...]:

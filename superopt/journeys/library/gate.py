@@ -38,7 +38,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Offender:
+class FailedRule:
     """A rule that fails the gate, and the reason."""
 
     id: str
@@ -54,7 +54,7 @@ class GateResult:
     """
 
     rules: int
-    offenders: tuple[Offender, ...]
+    offenders: tuple[FailedRule, ...]
     replayed: int = 0
     unclaimed: Mapping[RuleStatus, int] = field(default_factory=dict[RuleStatus, int])
 
@@ -193,7 +193,7 @@ def _lost(_: Claim, reason: str) -> str:
 
 def _result(claims: Claims, reasons: Sequence[str], replayed: int) -> GateResult:
     offenders = tuple(
-        Offender(claim.id, claim.equation, reason)
+        FailedRule(claim.id, claim.equation, reason)
         for claim, reason in zip(claims.claims, reasons, strict=True)
         if reason
     )

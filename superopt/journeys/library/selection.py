@@ -139,7 +139,7 @@ def _gains(equation: Equation) -> tuple[Gain, ...]:
 
 
 def _divides(equation: Equation) -> bool:
-    return any(term.operator in DIVIDING for term in applications(*equation.left, *equation.right))
+    return any(term.operator in DIVIDING for term in equation.applications)
 
 
 def _uses(found: Mapping[str, Trial]) -> Mapping[str, Sequence[str]]:

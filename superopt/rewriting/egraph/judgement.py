@@ -1,7 +1,8 @@
-"""Decide whether a substitution applies to values of given types, and which slots its target leaves to types.
+"""Decide whether a substitution applies to values of given types, and which attributes of its target follow
+from types.
 
-The checks are those of applying a match to a graph: declared types, conditions, constants of the source as
-large as the equation requires, and a typing of the target in which each output keeps its type.
+The checks are those of applying a match to a graph: declared types, conditions, sizes of the source's
+constants as the equation requires, and a typing of the target in which each output keeps its type.
 """
 
 from __future__ import annotations

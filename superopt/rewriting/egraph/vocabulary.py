@@ -1,8 +1,8 @@
 """Encode terms as egglog text: a constructor for every operator, numbers for types and attribute values.
 
 The type of a value is looked up in a table that is filled on demand by the operator's own ``infer``; no
-operator is special here. Terms belong to disjoint worlds: constants carry the number of theirs, inputs belong
-to one, and every other term belongs to that of its first input.
+operator is a special case. Terms belong to disjoint worlds: constants carry the number of their world, inputs
+belong to one, and every other term belongs to the world of its first input.
 """
 
 from __future__ import annotations

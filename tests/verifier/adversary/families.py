@@ -17,7 +17,6 @@ from superopt.ir.terms import (
     Equation,
     Term,
     Variable,
-    applications,
     attribute_variables,
     variables,
 )
@@ -56,13 +55,11 @@ def shipped() -> tuple[Equation, ...]:
 
 
 def _known(equation: Equation) -> bool:
-    return all(
-        t.operator in SHAPES or t.operator in DIVIDING for t in applications(*equation.left, *equation.right)
-    )
+    return all(t.operator in SHAPES or t.operator in DIVIDING for t in equation.applications)
 
 
 def _operators(equation: Equation) -> frozenset[str]:
-    return frozenset(term.operator for term in applications(*equation.left, *equation.right))
+    return frozenset(term.operator for term in equation.applications)
 
 
 @cache
@@ -160,7 +157,7 @@ def partial(chooser: random.Random) -> Equation | None:
     chosen = chooser.choice(free)
     vector = any(
         Variable(chosen) in term.inputs[1:] and term.operator in ("channel_scale", "bias_add", "affine")
-        for term in applications(*equation.left, *equation.right)
+        for term in equation.applications
     )
     if chooser.random() < 0.5:
         operands = [Variable(f"{chosen}0"), Variable(f"{chosen}1")]

@@ -68,7 +68,7 @@ def of_axioms() -> tuple[Claim, ...]:
 
 
 def _of_axiom(axiom: Equation) -> Claim:
-    sides = (*axiom.left, *axiom.right)
+    sides = axiom.terms
     terms = tuple((name, Variable(name)) for name in variables(*sides))
     attributes = tuple((name, AttributeVariable(name)) for name in sorted(attribute_variables(*sides)))
     chains = tuple(

@@ -19,8 +19,6 @@ from superopt.ir.terms import (
     Equation,
     Term,
     Variable,
-    applications,
-    attribute_variables,
     variables,
 )
 from superopt.ops.terms import application
@@ -234,7 +232,7 @@ def _values_everywhere(
         found = sorted(
             {
                 (name, str(value)): (name, value)
-                for term in applications(*claim.equation.left, *claim.equation.right)
+                for term in claim.equation.applications
                 for name, value in term.attributes
                 if name in names and not isinstance(value, AttributeVariable)
             }.values(),
@@ -266,7 +264,7 @@ def _values_everywhere(
 
 
 def _open(equation: Equation) -> frozenset[str]:
-    return attribute_variables(*equation.left, *equation.right)
+    return equation.attribute_variables
 
 
 def _as_variable(value: AttributeTerm, chooser: random.Random) -> AttributeTerm:
@@ -278,7 +276,7 @@ def _as_literal(claim: Claim, chooser: random.Random, others: Sequence[Claim]) -
     names = sorted(
         {
             value.name
-            for term in applications(*claim.equation.left, *claim.equation.right)
+            for term in claim.equation.applications
             for key, value in term.attributes
             if key == "axis" and isinstance(value, AttributeVariable)
         }

@@ -27,7 +27,7 @@ MOST_REARRANGED = 5
 @lru_cache(maxsize=1024)
 def most_rank(equation: Equation) -> int:
     """The most axes of a tensor of which the equation speaks."""
-    for term in applications(*equation.left, *equation.right):
+    for term in equation.applications:
         if term.operator == "reshape" or isinstance(term.attribute("perm"), AttributeVariable):
             return MOST_REARRANGED
     return MOST_RANK
@@ -67,7 +67,7 @@ def pinned(
 def only_ranks(equation: Equation) -> Mapping[str, int]:
     """The ranks of variables to which an operator is applied that takes one rank only."""
     found: dict[str, int] = {}
-    for term in applications(*equation.left, *equation.right):
+    for term in equation.applications:
         for child, allowed in zip(term.inputs, RANKS.get(term.operator, ()), strict=False):
             if isinstance(child, Variable) and len(allowed) == 1:
                 (found[child.name],) = allowed

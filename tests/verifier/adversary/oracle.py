@@ -23,7 +23,6 @@ from superopt.ir.terms import (
     Equation,
     Term,
     Variable,
-    applications,
 )
 from tests.verifier.adversary.meaning import DIVIDING, Uncertain, evaluated, evaluated_in_shards
 from tests.verifier.adversary.typings import Typed, Typings
@@ -49,7 +48,7 @@ def judge(equation: Equation, instances: int, seed: int = 0) -> Judgement:
     chooser = random.Random(f"{seed} {instances}")
     numbers = np.random.default_rng(chooser.randrange(2**32))
     typings = Typings(equation, chooser)
-    divides = any(t.operator in DIVIDING for t in applications(*equation.left, *equation.right))
+    divides = any(t.operator in DIVIDING for t in equation.applications)
     draws = [*VALUES, *_around_constants(equation)]
     compared = 0
     for attempt in range(max(PATIENCE + 1, instances * ATTEMPTS_PER_INSTANCE)):
@@ -79,7 +78,7 @@ Draw = Callable[[tuple[int, ...]], Real]
 
 def _difference(equation: Equation, typed: Typed, draw: Draw) -> str:
     arrays = {t.name: draw(shape) for t, shape in typed.shapes.items() if isinstance(t, Variable)}
-    sides = (*equation.left, *equation.right)
+    sides = equation.terms
     values = evaluated(sides, typed.attributes, arrays)
     largest = max(_magnitude(value) for value in values.values())
     for one, other in zip(equation.left, equation.right, strict=True):
@@ -90,7 +89,7 @@ def _difference(equation: Equation, typed: Typed, draw: Draw) -> str:
 
 
 def _difference_in_shards(equation: Equation, typed: Typed, draw: Draw) -> str:
-    sides = (*equation.left, *equation.right)
+    sides = equation.terms
     shards = {t.name: _divided(t, typed, equation, draw) for t in typed.shapes if isinstance(t, Variable)}
     values = evaluated_in_shards(sides, typed.attributes, shards)
     largest = max(_magnitude(part) for value in values.values() for part in value.parts.values())
@@ -127,7 +126,7 @@ def _demanding(variable: Variable, equation: Equation, typed: Typed) -> list[App
     after others that divide."""
     every = [
         term
-        for term in applications(*equation.left, *equation.right)
+        for term in equation.applications
         if term.operator in ("combine", "reduce", "batch") and _divided_variable(term) == variable
     ]
     direct = [term for term in every if term.inputs[0] == variable]
@@ -194,7 +193,7 @@ def _mostly_zero(numbers: np.random.Generator, shape: tuple[int, ...]) -> Real:
 
 def _around_constants(equation: Equation) -> list[Callable[[np.random.Generator, tuple[int, ...]], Real]]:
     """Draws of the constants of the equation, their roots and what is beyond them, where any is large."""
-    terms = applications(*equation.left, *equation.right)
+    terms = equation.applications
     found = {
         float(value)
         for term in terms
@@ -215,7 +214,7 @@ def open_attributes(equation: Equation) -> Mapping[str, str]:
     """The attribute variables with the name of an attribute that each stands for."""
     return {
         value.name: key
-        for term in applications(*equation.left, *equation.right)
+        for term in equation.applications
         for key, value in term.attributes
         if isinstance(value, AttributeVariable)
     }

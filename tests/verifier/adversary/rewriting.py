@@ -106,5 +106,5 @@ def renamed_apart(equation: Equation, other: Equation) -> Equation:
 
 def all_names(equation: Equation) -> tuple[str, ...]:
     """The names of tensors and attributes."""
-    sides = (*equation.left, *equation.right)
+    sides = equation.terms
     return (*variables(*sides), *sorted(attribute_variables(*sides)))

@@ -91,7 +91,7 @@ class Typings:
     def __init__(self, equation: Equation, chooser: random.Random) -> None:
         self._equation = equation
         self._random = chooser
-        self._sides = (*equation.left, *equation.right)
+        self._sides = equation.terms
         self._kinds = {
             value.name: key
             for term in applications(*self._sides)

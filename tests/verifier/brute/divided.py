@@ -62,6 +62,7 @@ def applied(operator: str, attributes: Attributes, *inputs: Shards) -> Shards:
     if not inputs:
         whole = np.asarray(VALUES[operator](attributes))
         return sharded([whole], (1,) * whole.ndim, (1,) * whole.ndim)
+    need(attributes.get("degree", 1) >= 1)
     if operator in ("replicate", "reduce"):
         return _copies(operator, attributes["degree"], *inputs)
     if operator in ("partition", "pipeline"):

@@ -96,7 +96,7 @@ class _Search:
         self, equation: Equation, leaves: int, nodes: int, sizes: tuple[int, ...], seed: int
     ) -> None:
         self._equation = equation
-        self._sides = (*equation.left, *equation.right)
+        self._sides = equation.terms
         self._steps = in_order(self._sides)
         self._random = random.Random(seed)
         self._numbers, self._integers = np.random.default_rng(seed), np.random.default_rng(seed + 1)

@@ -46,7 +46,7 @@ def test_every_case_is_found(text: str) -> None:
 
 def _tried(equation: Equation, values: Mapping[str, Sequence[object]]) -> Iterator[object]:
     names = Program(equation).names
-    sides = (*equation.left, *equation.right)
+    sides = equation.terms
     for shapes in itertools.product(SHAPES, repeat=len(names)):
         types = {n: TensorType(ElementType.FLOAT, shape) for n, shape in zip(names, shapes, strict=True)}
         for chosen in itertools.product(*values.values()):

@@ -101,7 +101,7 @@ def other_substitution(given: Given) -> Proof | None:
     goal, _certificate = given.proof
 
     def changed(link: Link) -> Link:
-        others = sorted({*subterms(*goal.left, *goal.right)}, key=str)
+        others = sorted({*subterms(*goal.terms)}, key=str)
         return replace(link, terms=_with_one(given, link.terms, others))
 
     return _with_link(given, changed)
@@ -274,7 +274,7 @@ def altered(
 
 
 def _names(axiom: Equation) -> tuple[object, ...]:
-    sides = (*axiom.left, *axiom.right)
+    sides = axiom.terms
     return frozenset(variables(*sides)), attribute_variables(*sides)
 
 
@@ -308,7 +308,7 @@ def _literals(goal: Equation) -> list[tuple[str, AttributeTerm]]:
     return sorted(
         {
             (name, value)
-            for part in applications(*goal.left, *goal.right)
+            for part in goal.applications
             for name, value in part.attributes
             if not isinstance(value, AttributeVariable)
         },
@@ -320,7 +320,7 @@ def _open(goal: Equation) -> list[tuple[str, AttributeVariable]]:
     return sorted(
         {
             (name, value)
-            for part in applications(*goal.left, *goal.right)
+            for part in goal.applications
             for name, value in part.attributes
             if isinstance(value, AttributeVariable) and name in VALUES
         },

@@ -26,11 +26,11 @@ RESHAPED_RANK = 5
 
 def highest_rank(goal: Equation, axioms: Sequence[Equation], certificate: Certificate) -> int:
     """R of the section "Every case"."""
-    terms = [*goal.left, *goal.right]
+    terms = [*goal.terms]
     for chain in certificate.chains:
         for link in chain:
             terms += [link.term, *(term for _, term in link.terms)]
-    every = [*terms, *(side for axiom in axioms for side in (*axiom.left, *axiom.right))]
+    every = [*terms, *(side for axiom in axioms for side in axiom.terms)]
     conditions = [*goal.conditions, *(c for axiom in axioms for c in axiom.conditions)]
     if any(_moves_freely(term) for term in terms):
         return RESHAPED_RANK
@@ -107,10 +107,10 @@ def degrees(
     goal: Equation, axioms: Sequence[Equation], certificate: Certificate
 ) -> tuple[Mapping[str, int], ...]:
     """Values of the open degrees that stand for all; raises UnknownCasesError."""
-    sides = [*goal.left, *goal.right]
+    sides = [*goal.terms]
     links = [link for chain in certificate.chains for link in chain]
     every = [*sides, *(link.term for link in links), *(term for link in links for _, term in link.terms)]
-    every += [side for axiom in axioms for side in (*axiom.left, *axiom.right)]
+    every += [side for axiom in axioms for side in axiom.terms]
     open_ = sorted(
         {
             v.name
@@ -144,7 +144,7 @@ def _is_degree(name: str, axioms: Sequence[Equation], axiom: str) -> bool:
         part.attribute("degree") == AttributeVariable(name)
         for equation in axioms
         if equation.name == axiom
-        for part in applications(*equation.left, *equation.right)
+        for part in equation.applications
     )
 
 

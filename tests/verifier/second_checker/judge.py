@@ -76,7 +76,7 @@ def judge(goal: Equation, axioms: Mapping[str, Equation], certificate: Certifica
 
 def cases(goal: Equation, used: list[Equation], certificate: Certificate) -> Iterator[Case]:
     """All cases of the rule; raises UnknownCasesError."""
-    sides = (*goal.left, *goal.right)
+    sides = goal.terms
     ranks = range(highest_rank(goal, used, certificate) + 1)
     numbers = _open_numbers(sides)
     declared = dict(goal.types)
@@ -135,9 +135,7 @@ def _scope(state: State) -> Scope:
 def _case(goal: Equation, state: State, numbers: Mapping[str, Fraction], ranks: range) -> Case | None:
     """The case that a state describes; None where a size is seen not to be positive."""
     types = {
-        part.name: state.types[RULE, part]
-        for part in subterms(*goal.left, *goal.right)
-        if isinstance(part, Variable)
+        part.name: state.types[RULE, part] for part in subterms(*goal.terms) if isinstance(part, Variable)
     }
     left = tuple(state.complete((RULE, side)) for side in goal.left)
     right = tuple(state.complete((RULE, side)) for side in goal.right)

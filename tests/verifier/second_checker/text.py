@@ -57,11 +57,9 @@ def check_text(goal: Equation, axioms: Mapping[str, Equation], certificate: Cert
     if len(certificate.chains) != len(goal.left):
         raise WrongError("not one chain for each output")
     used = [axioms[name] for name in certificate.axioms_used if name in axioms]
-    known = {
-        part.operator for equation in (goal, *used) for part in applications(*equation.left, *equation.right)
-    }
-    open_names = attribute_variables(*goal.left, *goal.right)
-    tensors = set(variables(*goal.left, *goal.right))
+    known = {part.operator for equation in (goal, *used) for part in equation.applications}
+    open_names = goal.attribute_variables
+    tensors = set(goal.variables)
     for start, end, chain in zip(goal.left, goal.right, certificate.chains, strict=True):
         current = start
         for link in chain:
@@ -84,7 +82,7 @@ def _after(current: Term, link: Link, axiom: Equation, goal: Equation) -> Term:
     if link.output >= len(axiom.left):
         raise WrongError("no such output")
     left, right = instance(axiom.left[link.output], link), instance(axiom.right[link.output], link)
-    for side in (*axiom.left, *axiom.right):
+    for side in axiom.terms:
         instance(side, link)
     source, target = (right, left) if link.backwards else (left, right)
     if _part(current, link.path) != source:
@@ -93,7 +91,7 @@ def _after(current: Term, link: Link, axiom: Equation, goal: Equation) -> Term:
     if after != link.term:
         raise WrongError(f"{link.axiom} gives another term")
     if axiom.direction is Direction.FORWARD and (link.backwards or goal.direction is not Direction.FORWARD):
-        every = [*(instance(side, link) for side in (*axiom.left, *axiom.right)), *dict(link.terms).values()]
+        every = [*(instance(side, link) for side in axiom.terms), *dict(link.terms).values()]
         if not all(_is_total(part) for part in applications(*every)):
             raise WrongError(f"{link.axiom} loses what is defined")
     return after

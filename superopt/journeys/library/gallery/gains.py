@@ -74,8 +74,8 @@ def _is_unusual(scheme: Scheme) -> bool:
 
 
 def _gains(equation: Equation, scheme: Scheme) -> Iterator[Gain]:
-    ordered = tuple(applications(*equation.left, *equation.right))
-    names = variables(*equation.left, *equation.right)
+    ordered = equation.applications
+    names = equation.variables
     weights = [known for known in _weights(ordered) if _leaves_work(equation, known)]
     for numbers in _numbers(equation, scheme):
         try:
@@ -98,7 +98,7 @@ def _gains(equation: Equation, scheme: Scheme) -> Iterator[Gain]:
 
 def _leaves_work(equation: Equation, known: frozenset[str]) -> bool:
     """Whether no output is constant."""
-    return not any(_is_known(term, known) for term in (*equation.left, *equation.right))
+    return not any(_is_known(term, known) for term in equation.terms)
 
 
 def _is_known(term: Term, known: frozenset[str]) -> bool:
@@ -144,7 +144,7 @@ def _usual(name: str) -> int:
 
 
 def _kernel_symbols(equation: Equation) -> Iterator[str]:
-    for term in applications(*equation.left, *equation.right):
+    for term in equation.applications:
         place = traits(term.operator).kernel_input
         if place is not None and place < len(term.inputs):
             for name in variables(term.inputs[place]):

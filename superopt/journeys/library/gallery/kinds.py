@@ -25,13 +25,13 @@ class Kind(enum.StrEnum):
 
 
 DESCRIPTIONS = {
-    Kind.CANCELLATION: "What remains was there before.",
+    Kind.CANCELLATION: "The target is a part of the source.",
     Kind.FUSION: "Fewer operators, one of which does the work of several.",
-    Kind.FOLDING: "It pays because weights are known: what depends on them alone is computed once.",
+    Kind.FOLDING: "It pays because weights are constants: what depends on them alone is computed once.",
     Kind.FACTORING: "Fewer of the same operators.",
-    Kind.MERGING: "Several outputs: work is shared between them.",
+    Kind.MERGING: "Several outputs share work.",
     Kind.REASSOCIATION: "The same operators in another order or on other operands.",
-    Kind.LAYOUT: "The same operators, apart from those that move data.",
+    Kind.LAYOUT: "The same operators, except for those that move data.",
     Kind.REPLACEMENT: "Other operators, not fewer.",
 }
 

@@ -97,15 +97,15 @@ def _introduction(statistics: RuleStatistics) -> Iterator[str]:
     rules = statistics.by_status[RuleStatus.VERIFIED]
     yield from ("# The rules that come with superopt", "")
     yield from _paragraph(
-        f"""This page is written by `{COMMAND}`, a part of `make library`; a test compares it with the
-        library. `superopt library list` lists the rules, `superopt library show ID` shows one with its proof,
-        `superopt library stats` counts those of your database. How a rule is proved: [proof.md](proof.md);
-        how equations are written: [equations.md](equations.md)."""
+        f"""`{COMMAND}`, a part of `make library`, writes this page; a test compares it with the library.
+        `superopt library list` lists the rules, `superopt library show ID` shows one with its proof, and
+        `superopt library stats` counts the rules of your database. [proof.md](proof.md) explains how a rule
+        is proved, [equations.md](equations.md) how equations are written."""
     )
     yield from _paragraph(
-        f"""The library has **{rules} rules**. Each was found by enumeration and then proved; none is typed
-        in. Of {statistics.replayed} the chain of axioms is stored and replays for all sizes;
-        {statistics.confirmed} were derived by a second prover as well; {statistics.conditional} hold under
+        f"""The library has **{rules} rules**. Each was found by enumeration and then proved; none was
+        written by hand. {statistics.replayed} have a stored chain of axioms that replays for all sizes,
+        {statistics.confirmed} were also derived by a second prover, and {statistics.conditional} hold under
         a stated condition."""
     )
 
@@ -114,17 +114,17 @@ def _selection(choices: Sequence[Selection], directory: str) -> Iterator[str]:
     """The section about selection: method, and counts by reason; empty without a selection."""
     if not choices:
         return
-    yield from ("## Why these", "")
+    yield from ("## Selection", "")
     yield from _paragraph(
         f"""Discovery proves more rules than a search can use: facts about constants that no model has, and
-        what other rules say already. `superopt library select` chooses, in this order. Rules that divide
-        tensors ship. A rule stays out whose every direction starts from a constant that only rules bring in,
-        or brings one in by which nothing is computed, and saves nothing; and one that smaller rules give in a
-        few steps. Then searches of networks of the zoo and of micrographs
-        are run with what is left, and with all rules: where all of them find a cheaper graph, the rules that
-        lead to it ship as well. Prices are analytic, and searches end by the number of graphs looked at: the
-        choice is the same on every machine. `superopt library show ID` prints the reason of a rule; those
-        that stay out are listed with theirs in [left-out.txt]({directory}/left-out.txt)."""
+        consequences of other rules. `superopt library select` decides in this order. Rules that divide
+        tensors ship. A rule does not ship if smaller rules derive it in a few steps. Nor does it ship if it
+        saves nothing and each of its directions starts from a constant that only rules introduce, or
+        introduces one with which nothing is computed. Then networks of the zoo and micrographs are
+        searched, once with the remaining rules and once with all rules. If all rules find a cheaper graph,
+        the rules that lead to it ship as well. Prices are analytic, and searches end after a number of
+        graphs, so the choice is the same on every machine. `superopt library show ID` prints the reason for
+        a rule; [left-out.txt]({directory}/left-out.txt) lists the rules that do not ship, with reasons."""
     )
     yield from ("| ships because | rules |", "|---|---:|")
     yield from (f"| {kind.why} | {count} |" for kind, count in kinds_of_selection(choices))
@@ -133,10 +133,11 @@ def _selection(choices: Sequence[Selection], directory: str) -> Iterator[str]:
 
 def _counts(statistics: RuleStatistics) -> Iterator[str]:
     sizes = sorted({size for count in statistics.by_origin for size in count.by_size})
-    yield from ("## How many", "")
+    yield from ("## Numbers", "")
     yield from _paragraph(
-        """By the preset that found them, the most operators that a graph had in that run, and the number of
-        operators of the source. A rule that several presets find counts for the first that did."""
+        """The table counts rules by the preset that found them, the largest number of operators of a graph
+        in that run (at most), and the number of operators of the source. A rule that several presets find
+        is counted for the first one."""
     )
     yield from (
         f"| preset | at most | {' | '.join(map(str, sizes))} | rules | with a condition |",
@@ -166,21 +167,21 @@ def _counts(statistics: RuleStatistics) -> Iterator[str]:
 
 def _criterion(shown: Chosen, tried: Sequence[str]) -> Iterator[str]:
     gigaflops, gigabytes = FLOPS_PER_MICROSECOND // 1000, BYTES_PER_MICROSECOND // 1000
-    yield from ("## The most useful ones", "")
+    yield from ("## The most useful rules", "")
     yield from _paragraph(
-        f"""Which rules are shown is computed. Both sides are priced by the operators' own account of their
-        work, on a nominal machine ({gigaflops} GFLOP/s, {gigabytes} GB/s, {LAUNCH_MICROSECONDS:g} µs for
-        each operator), at sizes {SIZE} (images {IMAGE} by {IMAGE}) and with one dimension at a time
-        {SKEWED[0]} or {SKEWED[1]}. Kernels, scales and shifts are known beforehand, operands of products
-        also where that gains more; what depends on them alone is computed once and costs nothing. A rule's
-        score is the share of the cost that it saves where it saves most, times one more than the number of
-        networks ({", ".join(tried)}) in which that direction of it applies. Of each sort the best
-        {SHOWN} are shown that consist of different operators."""
+        f"""The rules shown here are chosen by a score. Both sides of a rule are priced by the work that the
+        operators declare, on a nominal machine ({gigaflops} GFLOP/s, {gigabytes} GB/s,
+        {LAUNCH_MICROSECONDS:g} µs for each operator), at sizes {SIZE} (images {IMAGE} by {IMAGE}) and with
+        one dimension at a time {SKEWED[0]} or {SKEWED[1]}. Kernels, scales and shifts are constants, and so
+        are operands of products if that gains more; what depends on constants alone is computed once and
+        costs nothing. The score is the largest share of the cost that a rule saves, times one more than the
+        number of networks ({", ".join(tried)}) in which that direction of it applies. For each kind the
+        best {SHOWN} with different operators are shown."""
     )
     yield from _paragraph(
-        f"""{sum(shown.counts.values())} rules save at least {LEAST_SAVED:.0%} by themselves. The others
-        cost as much on both sides, or more: the search takes them as steps towards rules that save. What a
-        rule gains on a given machine is measured, not taken from this page."""
+        f"""{sum(shown.counts.values())} rules save at least {LEAST_SAVED:.0%} by themselves. The others do
+        not lower the cost: the search applies them as steps towards rules that do. The gain on a real
+        machine is measured, not taken from this page."""
     )
 
 
@@ -215,8 +216,8 @@ def _gained(choice: Choice) -> str:
     gain = choice.gain
     way = "right to left" if gain.backwards else "left to right"
     sizes = ", ".join(f"{name}: {type_}" for name, type_ in gain.types.items())
-    known = f"; {', '.join(gain.known)} known beforehand" if gain.known else ""
-    times = f"{gain.ratio:.1f} times less" if gain.ratio < 1000 else "next to nothing left"
+    known = f"; with {', '.join(gain.known)} constant" if gain.known else ""
+    times = f"{gain.ratio:.1f} times less" if gain.ratio < 1000 else "almost nothing remains"
     return f"saves {gain.saved:.0%}, {way}: {times} for `{sizes}`{known}"
 
 

@@ -12,20 +12,20 @@ from superopt.optimizer.search import TraceStep, replay
 from superopt.rewriting import Substitution
 
 _BEYOND_FLOORS, _LARGE = 1e2, 0.1
-"""A rule is reported as false only where an element is off by this multiple of the floor, or by this share of
-the largest element. Smaller differences reject the model only: reordered sums and fast convolution transforms
+"""A rule is reported as suspect only if an element is off by this multiple of the floor, or by this share of
+the largest element. Smaller differences only reject the model: reordered sums and fast convolution transforms
 have errors that a tolerance may exclude."""
 
 _BEYOND_OWN = 10.0
-"""In addition the error must exceed this multiple of what the original's own rounding allows."""
+"""The error must also exceed this multiple of what the original's own rounding allows."""
 
 _FINEST = 1e-5
-"""No tolerance below the floor of single precision leads to a report."""
+"""Minimum floor for reporting a rule: that of single precision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A rule whose application changes the outputs: the difference, and the steps up to and including it."""
+    """A rule that changed the outputs: the difference, and the steps up to and including its application."""
 
     rule: str
     equation: str
@@ -37,11 +37,11 @@ class Suspect:
         return {"rule": self.rule, "equation": self.equation, "difference": self.difference}
 
 
-Accuse = Callable[[Suspect], None]
-"""Callback that is told immediately of a rule that changed outputs."""
+OnSuspect = Callable[[Suspect], None]
+"""Callback that is called immediately with a rule that changed outputs."""
 
 
-def blamed(
+def find_suspect(
     start: Graph,
     trace: Sequence[TraceStep],
     rules: Sequence[Substitution],
@@ -57,7 +57,7 @@ def blamed(
         if equivalence is None:
             return None
         found[count] = equivalence
-        return not is_false(equivalence)
+        return not exceeds_rounding(equivalence)
 
     count = first_difference(len(trace), is_equal)
     if count is None:
@@ -81,7 +81,7 @@ def first_difference(steps: int, is_equal: Callable[[int], bool | None]) -> int 
     return different
 
 
-def is_false(equivalence: Equivalence) -> bool:
+def exceeds_rounding(equivalence: Equivalence) -> bool:
     """Whether outputs were compared, and differ by more than rounding explains."""
     if equivalence.passed or not equivalence.samples:
         return False

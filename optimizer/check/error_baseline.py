@@ -30,17 +30,17 @@ _PERTURBED_INPUTS = 2
 
 @dataclass(frozen=True, slots=True)
 class Precise:
-    """Tensors in double precision, by name; how many of the nodes ran in single precision."""
+    """Tensors in double precision, by name, and the number of nodes that ran in single precision."""
 
     tensors: Mapping[str, Array]
     nodes: int
     single: int
 
 
-class Yardstick:
+class ErrorBaseline:
     """Measures the original's own error on samples, on demand. Tensors are its outputs and the operands that
-    saturate to one. ``model`` is the model in memory, None once released. ``why`` says why there is no double
-    precision."""
+    saturate to one. ``model`` is the model in memory, None after its release. ``why`` says why there is no
+    double precision."""
 
     def __init__(self, model: LoadedModel, source: SourceModel | None, deadline: float) -> None:
         self.model: LoadedModel | None = model
@@ -65,8 +65,8 @@ class Yardstick:
         return self._precise[id(sample)]
 
     def precise_soon(self, sample: Sample, share: float) -> Precise | None:
-        """The same, if it takes at most a share of the remaining time; tried once, without effect on later
-        calls."""
+        """Return the same if it takes at most a share of the remaining time; the attempt does not affect
+        later calls."""
         if id(sample) in self._precise or self._was_too_slow:
             return self._precise.get(id(sample))
         before = self.why
@@ -78,25 +78,25 @@ class Yardstick:
         return found
 
     def perturbed(self, sample: Sample) -> tuple[Mapping[str, Array], ...]:
-        """The tensors of runs of the original with inputs, and weights of a model that is not large, moved by
-        one unit in the last place."""
+        """Return the tensors of runs of the original with inputs, and weights of a small model, moved by one
+        unit in the last place."""
         if id(sample) not in self._perturbed:
             self._perturbed[id(sample)] = tuple(self._run_perturbed(sample, self.until()))
         return self._perturbed[id(sample)]
 
     def inside(self) -> LoadedModel | None:
-        """The original with saturating operands as additional outputs; None if there are none."""
+        """Return the original with saturating operands as additional outputs; None if there are none."""
         if self._inside is None and self._file is not None and self.saturations:
             self._inside = LoadedModel(with_outputs(self._file, self.operands), self._threads)
         return self._inside
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """The tensors that outputs are saturating functions of."""
+        """Return the tensors of which outputs are saturating functions."""
         return tuple(dict.fromkeys(saturation.operand for saturation in self.saturations.values()))
 
     def until(self, share: float = _SHARE) -> float:
-        """Deadline for one measurement."""
+        """Return the deadline (monotonic clock) of one measurement."""
         now = time.monotonic()
         return now + min(share * max(self.deadline - now, 0.0), _PATIENCE)
 
@@ -150,7 +150,7 @@ def _is_array(output: object) -> bool:
 
 
 def _in_memory(file: ModelFile) -> bytes | None:
-    """The content of a small model file without external data; None for others."""
+    """Return the content of a small model file without external data; None for others."""
     if isinstance(file, bytes) and len(file) <= PROBED_BYTES:
         return file
     return None

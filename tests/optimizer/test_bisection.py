@@ -1,4 +1,4 @@
-"""The step to blame is found by halving, and rounding accuses nobody."""
+"""Bisection finds the first step that changes outputs, and rounding makes no rule suspect."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from superopt.optimizer.check import Equivalence
 from superopt.optimizer.check.judging import Evidence
-from superopt.optimizer.pipeline.blame import first_difference, is_false
+from superopt.optimizer.pipeline.bisection import exceeds_rounding, first_difference
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 7, 100])
@@ -64,5 +64,5 @@ DIFFERENT = Equivalence(
         (replace(DIFFERENT, evidence=Evidence(excess=3.0)), False),
     ],
 )
-def test_rounding_accuses_nobody(equivalence: Equivalence, said: bool) -> None:  # noqa: FBT001
-    assert is_false(equivalence) is said
+def test_rounding_makes_no_rule_suspect(equivalence: Equivalence, said: bool) -> None:  # noqa: FBT001
+    assert exceeds_rounding(equivalence) is said

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from superopt.optimizer.pipeline.blame import Suspect
+from superopt.optimizer.pipeline.bisection import Suspect
 
 
-def accusation(
+def suspect_evidence(
     suspect: Suspect, *, dims: Mapping[str, int], keep: Sequence[str], apart: Collection[str]
 ) -> dict[str, object]:
     """The rule, the difference, and the parts of a report needed to replay the steps."""

@@ -18,7 +18,7 @@ def _cpu_seconds() -> float:
 
 
 @dataclass(frozen=True)
-class Spending:
+class ResourceUsage:
     """Resource usage since creation. Peak memory is that of this process plus the largest ended child."""
 
     _started: float = field(default_factory=time.perf_counter)
@@ -51,4 +51,4 @@ def _peak_bytes() -> int:
     return sum(each.ru_maxrss for each in used) * _UNIT
 
 
-__all__ = ["Spending"]
+__all__ = ["ResourceUsage"]

@@ -9,7 +9,7 @@ import anyio
 import httpx
 import pytest
 
-from superopt.server.http.job_feed import News
+from superopt.server.http.job_feed import JobFeed
 from superopt.server.settings import Settings
 from superopt.substitution_db import Database
 from superopt.substitution_db.jobs.repository import JobRepository, NewJob
@@ -27,18 +27,18 @@ def test_news_that_cannot_be_read_any_more_are_told_once(database: Database, mod
     """As when a job is removed after its last event: nobody then reads that event, and all go on waiting."""
     job = waiting_job(database, model)
     last = database.jobs.events(job)[-1].id
-    news = News(database, 0.01, threading.Event())
+    feed = JobFeed(database, 0.01, threading.Event())
 
     async def follow() -> None:
         heard = last
         while heard == last:
-            heard = await news.wait(job, heard, 5.0)
+            heard = await feed.wait(job, heard, 5.0)
         times.append(time.monotonic())
-        assert await news.wait(job, heard, 0.2) == heard
+        assert await feed.wait(job, heard, 0.2) == heard
         times.append(time.monotonic())
 
     async def late() -> None:
-        assert await news.wait(job, last, 5.0) > last
+        assert await feed.wait(job, last, 5.0) > last
 
     async def run() -> None:
         with anyio.fail_after(10):

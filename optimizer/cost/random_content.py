@@ -26,7 +26,8 @@ _DISTINCT = 10_007
 
 
 def array_of(type_: TensorType) -> Array:
-    """Positive numbers of order one: no operator makes them denormal or infinite."""
+    """Return positive numbers of order one, for which operators give neither denormal nor infinite
+    results."""
     shape = shape_of(type_)
     dtype = DTYPES[type_.element]
     if not type_.element.is_float:
@@ -40,7 +41,7 @@ def _some() -> Array:
 
 
 def shape_of(type_: TensorType) -> tuple[int, ...]:
-    """The concrete shape, with 1 for symbolic dimensions."""
+    """Return the concrete shape, with 1 for symbolic dimensions."""
     return tuple(size if isinstance(size, int) else 1 for size in type_.shape)
 
 
