@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -109,7 +108,6 @@ def verify_many(
     jobs: int = 1,
     progress: Progress | None = None,
     options: Options | None = None,
-    executor: Executor | None = None,
 ) -> Iterator[tuple[Equation, Verdict]]:
     """Yield ``verify_most_general`` for each choice, in order, over a pool of ``jobs`` processes.
 
@@ -123,7 +121,6 @@ def verify_many(
         lost=_lost,
         jobs=jobs if jobs > 1 else 0,
         progress=progress,
-        executor=executor,
     )
 
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
+import math
+import operator
 import socket
 from collections.abc import Callable, Generator
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
-from threading import Thread
+from functools import partial
 from typing import ParamSpec, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
 from superopt.errors import InvalidOptionError, MissingServiceError
 from superopt.generator.run.usage import count_start
+from superopt.processes.pool import Allowance, LostTaskError, Pool
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -54,16 +53,18 @@ def in_process() -> Workers:
 def processes(jobs: int) -> Generator[Workers]:
     """``jobs`` processes of one thread each; a killed one is replaced.
 
-    They end with the block (at once on an exception) and with this process. Raises InvalidOptionError for
-    less than one.
+    They end with the block and with this process. Raises InvalidOptionError for less than one.
     """
     if jobs < 1:
         raise InvalidOptionError(f"jobs: expected at least 1, got {jobs}")
-    executor = _Processes(jobs)
-    try:
-        yield Workers(executor, _AHEAD_PER_PROCESS * jobs, apart=True)
-    finally:
-        executor.end()
+    with Pool[Callable[[], object], object](
+        operator.call,
+        jobs,
+        Allowance(seconds=math.inf, megabytes=None),
+        begin=count_start,
+        environment=dict.fromkeys(_ONE_THREAD, "1"),
+    ) as pool:
+        yield Workers(_Processes(pool), _AHEAD_PER_PROCESS * jobs, apart=True, lost=(LostTaskError,))
 
 
 @contextmanager
@@ -135,86 +136,15 @@ class _InProcess(Executor):
 
 
 class _Processes(Executor):
-    """A process pool that is recreated when a process dies; every worker holds one end of a pipe and ends
-    when this process closes the other.
-    """
+    """A pool of processes as an executor, for what knows executors only."""
 
-    def __init__(self, jobs: int) -> None:
-        self._jobs = jobs
-        ended, alive = get_context("spawn").Pipe(duplex=False)
-        self._ended = cast("Connection", ended)
-        self._alive = alive
-        self._pool = self._started()
+    def __init__(self, pool: Pool[Callable[[], object], object]) -> None:
+        self._pool = pool
 
     def submit(
         self, fn: Callable[Parameters, Result], /, *args: Parameters.args, **kwargs: Parameters.kwargs
     ) -> Future[Result]:
-        with _uninterrupted(), _one_thread():
-            try:
-                return self._submit(fn, *args, **kwargs)
-            except BrokenExecutor:
-                self._pool.shutdown()
-                self._pool = self._started()
-                return self._submit(fn, *args, **kwargs)
-
-    def _submit(
-        self, fn: Callable[Parameters, Result], /, *args: Parameters.args, **kwargs: Parameters.kwargs
-    ) -> Future[Result]:
-        try:
-            return self._pool.submit(fn, *args, **kwargs)
-        except OSError as error:
-            raise MissingServiceError(f"cannot start a worker process: {error}") from error
-
-    def end(self) -> None:
-        """Kills all processes."""
-        self._alive.close()
-        self._pool.shutdown(cancel_futures=True)
-        self._ended.close()
-
-    def _started(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(
-            self._jobs,
-            mp_context=get_context("spawn"),
-            initializer=_begin,
-            initargs=(self._ended,),
-        )
-
-
-def _begin(ended: Connection) -> None:
-    """Initialiser of a worker process."""
-    count_start()
-    Thread(target=_end_with, args=(ended,), daemon=True).start()
-
-
-def _end_with(ended: Connection) -> None:
-    with suppress(EOFError, OSError):
-        ended.recv_bytes()
-    os._exit(0)
-
-
-@contextmanager
-def _uninterrupted() -> Generator[None]:
-    """Processes started in the block ignore interrupts; this process ends them."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _one_thread() -> Generator[None]:
-    """Processes started in the block use one BLAS thread, because there is one process per job."""
-    before = {name: os.environ.get(name) for name in _ONE_THREAD}
-    os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        return cast("Future[Result]", self._pool.submit(partial(fn, *args, **kwargs)))
 
 
 def _host_and_port(address: str) -> tuple[str, int]:

@@ -25,7 +25,7 @@ from superopt.server.http.locations import check_locations, display_name
 from superopt.server.http.problems import Problem
 from superopt.server.http.state import state_of
 from superopt.server.problem_types import ProblemType, type_called
-from superopt.server.process.endings import Failed
+from superopt.server.process.child import Failed
 from superopt.server.process.sandbox import Bounds, run_in_sandbox
 from superopt.server.settings import Settings
 from superopt.substitution_db.store.blobs import BlobStore, BlobWriter

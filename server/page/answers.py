@@ -16,13 +16,13 @@ from fastapi.responses import Response
 from superopt.equations import drawing, equation_of_region, parse_equation
 from superopt.equations.drawing import description
 from superopt.errors import InvalidEquationError
+from superopt.processes.child import ResourceLimits, Returned, Stopped
 from superopt.server.http.problems import Problem
 from superopt.server.http.security import local_or_keys, require
 from superopt.server.http.state import State, state_of
 from superopt.server.options import option_fields
 from superopt.server.problem_types import ProblemType
-from superopt.server.process.child import ResourceLimits, run_in_child
-from superopt.server.process.endings import Done, Stopped
+from superopt.server.process.child import run_in_child
 from superopt.substitution_db.store.records import JobRole, JsonObject
 
 router = APIRouter(prefix="/page", include_in_schema=False)
@@ -129,7 +129,7 @@ def _in_child(state: State, function: str, arguments: JsonObject) -> JsonObject:
         ending = run_in_child(function, arguments, limits, wanted=lambda: not state.stopping.is_set())
     finally:
         _at_once.release()
-    if isinstance(ending, Done):
+    if isinstance(ending, Returned):
         return ending.result
     detail = "the service is stopping" if isinstance(ending, Stopped) else ending.problem.get("detail")
     raise Problem(ProblemType.INTERNAL, f"rendering failed: {detail}")

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from superopt.processes import child
-from superopt.processes.child import ResourceLimits
+from superopt.processes.child import ResourceLimits, Returned, Stopped
 from superopt.server.problem_types import ProblemType, type_of
-from superopt.server.process.endings import Died, Done, Ending, Failed, Stopped
 from superopt.substitution_db.store.records import JsonObject
 
-__all__ = ["ResourceLimits", "run_in_child"]
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The function failed reproducibly or exceeded a limit; ``problem`` is the problem document."""
+
+    problem: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """The process ended without an answer."""
+
+    problem: JsonObject
+
+
+Ending: TypeAlias = "Returned | Failed | Died | Stopped"
 
 
 def run_in_child(
@@ -24,8 +40,8 @@ def run_in_child(
     """As ``superopt.processes.child.run_in_child``."""
     ending = child.run_in_child(function, arguments, limits, on_progress=on_progress, wanted=wanted)
     match ending:
-        case child.Returned(result):
-            return Done(result)
+        case Returned() | Stopped():
+            return ending
         case child.Raised():
             error = ending.error()
             return Failed(type_of(error).document(str(error)))
@@ -41,5 +57,3 @@ def run_in_child(
             return Died(ProblemType.JOB_CRASHED.document(f"the process was killed by {signal}"))
         case child.Broken():
             return Failed(ProblemType.JOB_INTERNAL.document("the process failed; see its log"))
-        case child.Stopped():
-            return Stopped()

@@ -11,20 +11,28 @@ import json
 import logging
 import socket
 import subprocess
-import sys
 import threading
-from dataclasses import asdict, dataclass
-from typing import cast
+from contextlib import closing
+from dataclasses import dataclass
 
-from superopt.server.problem_types import ProblemType
-from superopt.server.process.endings import Done, Failed
+from superopt.processes import child
+from superopt.processes.channel import Channel
+from superopt.processes.child import Returned
+from superopt.processes.child_main import task
+from superopt.processes.confinement import Confinement
+from superopt.processes.supervised import Supervised
+from superopt.server.problem_types import ProblemType, type_of
+from superopt.server.process.child import Failed
 from superopt.substitution_db.store.records import JsonObject
 
-WALL_PER_CPU = 6.0
+_WALL_PER_CPU = 6.0
 """Limit of wall-clock time as a multiple of the processor time."""
 
+_PROGRAM = "superopt.server.process.sandbox_main"
 _START_SECONDS = 60.0
 _ANSWER_BYTES = 1 << 20
+_OPEN_FILES = 64
+_SENTENCE = 2000
 _log = logging.getLogger(__name__)
 
 
@@ -42,43 +50,42 @@ def prepare() -> None:
     _prepared.start()
 
 
-def run_in_sandbox(function: str, arguments: JsonObject, bounds: Bounds) -> Done | Failed:
-    """Calls ``function`` (``module:name``, JSON to JSON) in a fork. Thread-safe.
+def run_in_sandbox(function: str, arguments: JsonObject, bounds: Bounds) -> Returned | Failed:
+    """Calls ``function`` (``module:name``, see ``superopt.processes.child_main``) in a fork. Thread-safe.
 
     Exceeding a limit or killing the process also counts as failure of the function.
     """
-    task = {"function": function, "arguments": arguments, **asdict(bounds)}
+    seconds = bounds.seconds * _WALL_PER_CPU
+    confinement = Confinement(seconds, bounds.seconds, bounds.bytes, 0, _OPEN_FILES, bounds.niceness)
     ours, theirs = socket.socketpair()
-    with ours:
+    with closing(Channel(ours, _ANSWER_BYTES)) as channel:
         with theirs:
-            _prepared.send(json.dumps(task).encode(), theirs.fileno())
-        ours.settimeout(_START_SECONDS + bounds.seconds * WALL_PER_CPU)
-        answer = _received(ours)
-    if answer is None:
-        detail = (
-            f"reading it exceeded {bounds.seconds:g} s or {bounds.bytes >> 20} MiB, "
-            "or crashed the reading process"
-        )
-        _log.warning("%s: %s", function, detail)
-        return Failed(ProblemType.COSTLY.document(detail))
-    return answer
+            _prepared.send(theirs.fileno())
+        channel.send(task(function, arguments, confinement))
+        ending = _ending(channel.next_message(_START_SECONDS + seconds))
+    match ending:
+        case Returned():
+            return ending
+        case child.Raised():
+            error = ending.error()
+            return Failed(type_of(error).document(str(error)[:_SENTENCE]))
+        case child.Broken(reason) if (kind := reason.partition(":")[0]) != "RecursionError":
+            # a model that breaks its reader is refused, not a failure here
+            return Failed(ProblemType.JOB_MODEL.document(f"reading it failed: {kind}"))
+        case _:
+            detail = (
+                f"reading it exceeded {bounds.seconds:g} s or {bounds.bytes >> 20} MiB, "
+                "or crashed the reading process"
+            )
+            _log.warning("%s: %s", function, detail)
+            return Failed(ProblemType.COSTLY.document(detail))
 
 
-def _received(connection: socket.socket) -> Done | Failed | None:
-    received = bytearray()
+def _ending(answer: bytearray | None) -> child.Ending:
     try:
-        while chunk := connection.recv(1 << 16):
-            received += chunk
-            if len(received) > _ANSWER_BYTES:
-                return None
-        message = cast("JsonObject", json.loads(received))
-    except (OSError, ValueError, RecursionError):
-        return None
-    if "result" in message:
-        return Done(cast("JsonObject", message["result"]))
-    if "trace" in message:
-        _log.error("%s", message["trace"])
-    return Failed(cast("JsonObject", message["problem"]))
+        return child.OutOfTime() if answer is None else child.ending_of(json.loads(answer))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return child.Stopped()
 
 
 class _Prepared:
@@ -86,41 +93,30 @@ class _Prepared:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._socket: socket.socket | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._server: Supervised | None = None
 
-    def start(self) -> socket.socket:
+    def start(self) -> Supervised:
         with self._lock:
-            if self._socket is None or self._process is None or self._process.poll() is not None:
+            if self._server is None or self._server.exit_code(0) is not None:
                 self._end()
-                self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-                with theirs:
-                    self._process = subprocess.Popen(
-                        [sys.executable, "-m", "superopt.server.process.sandbox_main", str(theirs.fileno())],
-                        stdin=subprocess.DEVNULL,
-                        stdout=subprocess.DEVNULL,
-                        pass_fds=[theirs.fileno()],
-                        start_new_session=True,
-                    )
-            return self._socket
+                self._server = Supervised(_PROGRAM, stdout=subprocess.DEVNULL)
+            return self._server
 
-    def send(self, task: bytes, descriptor: int) -> None:
+    def send(self, descriptor: int) -> None:
         try:
-            socket.send_fds(self.start(), [task], [descriptor])
+            self.start().channel.send_descriptor(descriptor)
         except (BrokenPipeError, ConnectionResetError):
             self.end()
-            socket.send_fds(self.start(), [task], [descriptor])
+            self.start().channel.send_descriptor(descriptor)
 
     def end(self) -> None:
         with self._lock:
             self._end()
 
     def _end(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-        if self._process is not None:
-            self._process.wait()
-        self._socket = self._process = None
+        if self._server is not None:
+            self._server.end()
+        self._server = None
 
 
 _prepared = _Prepared()

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import gc
 import logging
-import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -19,6 +17,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from superopt.errors import InvalidOptionError, MissingServiceError
+from superopt.processes.supervised import Supervised
 from superopt.server.http.app import create_app
 from superopt.server.http.protocol import BoundedHttp
 from superopt.server.http.security import is_loopback
@@ -30,6 +29,7 @@ from superopt.server.worker.device import this_device
 from superopt.substitution_db import open_database
 from superopt.substitution_db.rules.currency import current
 
+_WORKER = "superopt.server.worker.loop"
 _RESTART_SECONDS = 1.0
 _BACKLOG = 2048
 _SWITCH_SECONDS = 0.001
@@ -136,51 +136,40 @@ class _Server(uvicorn.Server):
 class _Workers:
     """Worker processes: dead ones are replaced, and none outlives this process.
 
-    Each holds the read end of a pipe whose write end only this process has, and ends when the pipe closes.
+    Unlike the processes of a pool they take their work from the database; one whose channel closes finishes
+    or requeues its job and ends.
     """
 
     def __init__(self, count: int, database_url: str, settings: Settings) -> None:
         self._count = count
-        self._environment = {
-            **os.environ,
-            **settings.to_environment(),
-            "SUPEROPT_DATABASE_URL": database_url,
-        }
+        self._environment = {**settings.to_environment(), "SUPEROPT_DATABASE_URL": database_url}
         self._grace = settings.shutdown_seconds + settings.cancel_seconds
         self._stopping = threading.Event()
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[Supervised] = []
         self._watcher = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> None:
-        self._reading, self._writing = os.pipe()
         self._processes = [self._start() for _ in range(self._count)]
         self._watcher.start()
 
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
         self._watcher.join()
-        os.close(self._writing)
-        os.close(self._reading)
         deadline = time.monotonic() + self._grace
         for process in self._processes:
-            try:
-                process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.channel.close()
+        for process in self._processes:
+            process.exit_code(max(0.0, deadline - time.monotonic()))
+            process.end()
 
     def _watch(self) -> None:
         while not self._stopping.wait(_RESTART_SECONDS):
             for index, process in enumerate(self._processes):
-                if process.poll() is not None:
-                    _log.error("a worker ended with %s; starting a new one", process.returncode)
+                code = process.exit_code(0)
+                if code is not None:
+                    _log.error("a worker ended with %s; starting a new one", code)
+                    process.end()
                     self._processes[index] = self._start()
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "superopt.server.worker.loop", "--until-closed", str(self._reading)],
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            pass_fds=[self._reading],
-            start_new_session=True,  # Ctrl-C is handled by this process, which stops workers gracefully
-        )
+    def _start(self) -> Supervised:
+        return Supervised(_WORKER, environment=self._environment)

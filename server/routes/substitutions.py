@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 
 from superopt.equations import format_equation, parse_equation, rule_id
 from superopt.errors import InvalidEquationError, InvalidOptionError
+from superopt.processes.child import ResourceLimits, Returned, Stopped
 from superopt.server.http.cursors import cursor_of, place_of
 from superopt.server.http.documents import (
     ProofAnswer,
@@ -20,8 +21,7 @@ from superopt.server.http.problems import Problem
 from superopt.server.http.security import require
 from superopt.server.http.state import State, state_of
 from superopt.server.problem_types import ProblemType
-from superopt.server.process.child import ResourceLimits, run_in_child
-from superopt.server.process.endings import Died, Done, Failed, Stopped
+from superopt.server.process.child import Died, Failed, run_in_child
 from superopt.substitution_db import Outcome, RuleFilter, RuleStatus
 from superopt.substitution_db.store.records import JsonObject
 
@@ -130,7 +130,7 @@ def _verdict(state: State, equation: str) -> JsonObject:
     finally:
         state.proofs.release()
     match ending:
-        case Done(result):
+        case Returned(result):
             return result
         case Failed(problem) if problem.get("type") == _slug(ProblemType.EQUATION):
             raise Problem(ProblemType.EQUATION, str(problem["detail"]))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import cast
 
 from superopt.errors import MissingServiceError
-from superopt.server.process.child import ResourceLimits, run_in_child
-from superopt.server.process.endings import Done, Stopped
+from superopt.processes.child import ResourceLimits, Returned, Stopped
+from superopt.server.process.child import run_in_child
 
 _LIMITS = ResourceLimits(seconds=60.0, bytes=64 << 30, grace_seconds=0.0)
 _FAILURE_SECONDS = 60.0
@@ -64,7 +64,7 @@ def this_device() -> Device:
 def _asked() -> Device | str:
     """The device, or the reason of the failure."""
     ending = run_in_child("superopt.server.worker.device_probe:describe", {}, _LIMITS)
-    if isinstance(ending, Done):
+    if isinstance(ending, Returned):
         name, targets = (tuple(cast("list[str]", ending.result[key])) for key in ("name", "targets"))
         return Device(name, targets)
     return "it was stopped" if isinstance(ending, Stopped) else str(ending.problem["detail"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ _VALUES_PER_NODE = 4
 """Limit of declared values, per node of the node limit."""
 
 
-def inspect(arguments: JsonObject) -> JsonObject:
+def inspect(arguments: JsonObject, _progress: Callable[[JsonObject], None]) -> JsonObject:
     """Reads an upload as a job would: the model at the path ``model`` with its external data, and the file
     ``cluster`` unless null. ``name`` is the model's display name.
 

@@ -6,7 +6,6 @@ expires, and a worker that is told to stop requeues its job.
 
 from __future__ import annotations
 
-import argparse
 import errno
 import logging
 import os
@@ -132,25 +131,19 @@ def _stop_on_signals(stop: threading.Event) -> None:
 
 
 def _stop_when_closed(descriptor: int, stop: threading.Event) -> None:
-    """Stops the worker when the process at the other end of the pipe has died."""
+    """Stops the worker when the process at the other end of the socket has died."""
 
     def listen() -> None:
-        with open(descriptor, "rb") as pipe:
-            pipe.read()
+        with open(descriptor, "rb") as connection:
+            connection.read()
         stop.set()
 
     threading.Thread(target=listen, daemon=True).start()
 
 
-def main() -> None:
-    """Entry point of a worker of ``server.process.serve``; configured by the environment."""
-    parser = argparse.ArgumentParser(prog="superopt.server.worker.loop")
-    parser.add_argument("--until-closed", type=int, required=True, metavar="FD")
+def main(descriptor: int) -> None:
+    """A worker of ``server.process.serve``, until the socket closes; configured by the environment."""
     stop = threading.Event()
     _stop_on_signals(stop)
-    _stop_when_closed(parser.parse_args().until_closed, stop)
+    _stop_when_closed(descriptor, stop)
     run_worker(stop=stop)
-
-
-if __name__ == "__main__":
-    main()

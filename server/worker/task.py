@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from superopt.errors import MissingServiceError
+from superopt.processes.child import ResourceLimits, Returned, Stopped
 from superopt.server.process.background import beside
-from superopt.server.process.child import ResourceLimits, run_in_child
-from superopt.server.process.endings import Died, Done, Ending, Failed, Stopped
+from superopt.server.process.child import Died, Ending, Failed, run_in_child
 from superopt.server.settings import Settings
 from superopt.server.worker.results import known_result, result_key, result_names
 from superopt.substitution_db import Database
@@ -97,7 +97,7 @@ class Task:
     def _conclude(self, ending: Ending, directory: Path, key: str) -> Job:
         queue, lease = self._queue, self._lease
         match ending:
-            case Done(result):
+            case Returned(result):
                 files = self._results(directory, str(result["result"]))
                 return self._durably(lambda: queue.succeed(lease, files, key))
             case Failed(problem):

@@ -1,46 +1,35 @@
 """Child processes for work that may crash, hang or exhaust memory, with limits enforced by the parent.
 
-Parent and child exchange JSON lines over a socket. To the child: the task, then optionally ``"cancel"``. From
-the child: any number of ``{"progress": ...}``, then one answer (see ``child_main``). When the parent dies,
-the socket closes and the child ends at once, with all of its descendants.
-
-Time and memory are limited twice. The child has system limits, which hold even if the parent is stuck: an
-alarm, and its private memory (``RLIMIT_DATA``, without mapped files). The parent monitors the resident memory
-of the child and its descendants.
+Time and memory are limited twice: by system limits of the child, which hold even if the parent is stuck
+(``processes.confinement``), and by the parent, which monitors the resident memory of the child and its
+descendants.
 
 Only small modules are imported here, so that a parent that only waits starts fast.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import select
+import logging
 import signal
-import socket
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TypeAlias, cast
 
-import psutil
-
 from superopt.errors import SuperoptError
+from superopt.processes.child_main import task
+from superopt.processes.confinement import Confinement
+from superopt.processes.supervised import Supervised
 
 JsonObject: TypeAlias = "dict[str, object]"
 
-_START = (
-    "import os, sys; sys.path[:] = dict.fromkeys([*sys.argv[1].split(os.pathsep), *sys.path]); "
-    "from superopt.processes.child_main import main; main(int(sys.argv[2]))"
-)
-"""The child's import path is the parent's, without its current directory."""
-
+_PROGRAM = "superopt.processes.child_main"
 _LOOK_SECONDS = 0.25
-_LINE_BYTES = 64 << 20
+_GRACE_SECONDS = 5.0
+_END_SECONDS = 5.0
+_MESSAGE_BYTES = 64 << 20
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +53,15 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """The function raised a SuperoptError; ``kind`` is its class as ``module:name``."""
+    """The function raised a SuperoptError; ``kinds`` are its class and the bases, as ``module:name``."""
 
-    kind: str
+    kinds: tuple[str, ...]
     message: str
 
     def error(self) -> SuperoptError:
-        """The error as an exception, to be raised here."""
-        module, _, name = self.kind.partition(":")
-        kind = cast("type[SuperoptError]", getattr(import_module(module), name))
+        """The error as an exception, to be raised here; of the first kind that this process knows."""
+        known = {f"{kind.__module__}:{kind.__qualname__}": kind for kind in _with_subclasses(SuperoptError)}
+        kind = next((known[name] for name in self.kinds if name in known), SuperoptError)
         error = kind.__new__(kind)
         Exception.__init__(error, self.message)
         return error
@@ -80,7 +69,7 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """The function raised another exception, or the process ended without an answer; see its log."""
+    """The function raised another exception, or the process ended without an answer."""
 
     reason: str
 
@@ -131,16 +120,24 @@ def run_in_child(
     """Calls ``function`` (``module:name``, see ``superopt.processes.child_main``) in a new process.
 
     ``wanted`` is polled every quarter second; once it returns False the child is told to end, and killed
-    after the grace time. An exception from either callback kills the child. The child's standard output goes
-    to the descriptor ``stdout``, by default to standard error; it inherits ``descriptors``. ``environment``
-    is added to that of the parent.
+    after the grace time. An exception from either callback kills the child. ``stdout``, ``descriptors`` and
+    ``environment`` are those of ``Supervised``. The trace of an unexpected exception is logged.
     """
-    with Child(function, arguments, limits, stdout, descriptors, environment or {}) as child:
+    confinement = Confinement(limits.seconds + _GRACE_SECONDS, bytes=limits.bytes, niceness=limits.niceness)
+    with Supervised(
+        _PROGRAM,
+        function,
+        stdout=stdout,
+        descriptors=descriptors,
+        environment=environment,
+        most=_MESSAGE_BYTES,
+    ) as child:
+        child.channel.send(task(function, arguments, confinement))
         return _watch(child, limits, on_progress, wanted)
 
 
 def _watch(
-    child: Child,
+    child: Supervised,
     limits: ResourceLimits,
     on_progress: Callable[[JsonObject], None],
     wanted: Callable[[], bool],
@@ -148,16 +145,17 @@ def _watch(
     ends = child.started + limits.seconds
     told: float | None = None
     while True:
-        for message in child.messages(min(_LOOK_SECONDS, max(0.0, ends - time.monotonic()))):
-            if "progress" in message:
-                on_progress(_object(message["progress"]))
-            else:
-                return Stopped() if told is not None else _answer(message)
-        if child.closed:
-            return Stopped() if told is not None else child.how_it_ended()
+        message = child.channel.next_message(min(_LOOK_SECONDS, ends - time.monotonic()))
+        if message is not None:
+            content = cast("JsonObject", json.loads(message))
+            if "progress" not in content:
+                return Stopped() if told is not None else ending_of(content)
+            on_progress(cast("JsonObject", content["progress"]))
+        elif child.channel.closed:
+            return Stopped() if told is not None else _ending_without_answer(child.exit_code(_END_SECONDS))
         now = time.monotonic()
         if told is None and not wanted():
-            child.tell("cancel")
+            child.channel.send(b"cancel")
             told = now
         if told is not None and now - told > limits.grace_seconds:
             return Stopped()
@@ -167,120 +165,28 @@ def _watch(
             return OutOfMemory()
 
 
-def _answer(message: JsonObject) -> Ending:
-    if "result" in message:
-        return Returned(_object(message["result"]))
-    if "error" in message:
-        error = _object(message["error"])
-        return Raised(str(error["kind"]), str(error["message"]))
-    if message.get("without") == "disk":
-        return OutOfDisk()
-    return OutOfMemory() if "without" in message else Broken(str(message.get("broken")))
+def ending_of(answer: JsonObject) -> Ending:
+    """The ending that the answer of a child says (see ``superopt.processes.child_main``)."""
+    if "result" in answer:
+        return Returned(cast("JsonObject", answer["result"]))
+    if "error" in answer:
+        error = cast("JsonObject", answer["error"])
+        return Raised(tuple(cast("list[str]", error["kinds"])), str(error["message"]))
+    if "without" in answer:
+        return OutOfDisk() if answer["without"] == "disk" else OutOfMemory()
+    _log.error("%s", answer.get("trace"))
+    return Broken(str(answer.get("broken")))
 
 
-class Child:
-    """A child process, killed with all of its descendants at the end of the block."""
-
-    def __init__(
-        self,
-        function: str,
-        arguments: Mapping[str, object],
-        limits: ResourceLimits,
-        stdout: int | None,
-        descriptors: Sequence[int],
-        environment: Mapping[str, str],
-    ) -> None:
-        self.started = time.monotonic()
-        self._socket, theirs = socket.socketpair()
-        paths = os.pathsep.join(sys.path)
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _START, paths, str(theirs.fileno()), function],
-                stdin=subprocess.DEVNULL,
-                stdout=_printed() if stdout is None else stdout,
-                pass_fds=[theirs.fileno(), *descriptors],
-                env={**os.environ, **environment},
-                start_new_session=True,
-            )
-        self._buffer = b""
-        self.closed = False
-        self.tell(
-            {
-                "function": function,
-                "arguments": arguments,
-                "seconds": limits.seconds,
-                "bytes": limits.bytes,
-                "niceness": limits.niceness,
-            }
-        )
-
-    def __enter__(self) -> Child:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        self._socket.close()
-
-    def tell(self, message: object) -> None:
-        """Sends a message."""
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._socket.sendall(json.dumps(message).encode() + b"\n")
-
-    def messages(self, seconds: float) -> list[JsonObject]:
-        """The messages received, after waiting up to ``seconds`` for the first."""
-        if not select.select([self._socket], [], [], seconds)[0]:
-            return []
-        try:
-            received = self._socket.recv(1 << 16)
-        except ConnectionResetError:
-            received = b""
-        self.closed = not received or len(self._buffer) > _LINE_BYTES
-        *lines, self._buffer = (self._buffer + received).split(b"\n")
-        return [_object(json.loads(line)) for line in lines]
-
-    def resident_bytes(self) -> int:
-        """Resident memory of the child and its descendants in bytes."""
-        try:
-            process = psutil.Process(self._process.pid)
-            return sum(_resident(p) for p in (process, *process.children(recursive=True)))
-        except psutil.NoSuchProcess:
-            return 0
-
-    def written_files(self) -> tuple[str, ...]:
-        """The files that the child and its descendants have open for writing."""
-        try:
-            files = psutil.Process(self._process.pid).open_files()
-        except (psutil.Error, OSError):
-            return ()
-        return tuple(file.path for file in files if getattr(file, "mode", "w") != "r")
-
-    def how_it_ended(self) -> Ending:
-        """The outcome after the socket closed without an answer."""
-        try:
-            code = self._process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            return Killed("its parent: it sent an invalid message")
-        if code == -signal.SIGALRM:
-            return OutOfTime()
-        return Killed(signal.Signals(-code).name) if code < 0 else Broken(f"the process ended with {code}")
+def _ending_without_answer(code: int | None) -> Ending:
+    if code is None:
+        return Killed("its parent: it sent an invalid message")
+    if code == -signal.SIGALRM:
+        return OutOfTime()
+    return Killed(signal.Signals(-code).name) if code < 0 else Broken(f"the process ended with {code}")
 
 
-def _resident(process: psutil.Process) -> int:
-    try:
-        return int(process.memory_info().rss)
-    except psutil.NoSuchProcess:
-        return 0
-
-
-def _printed() -> int:
-    """Standard error's descriptor, if it is a file."""
-    try:
-        return sys.stderr.fileno()
-    except (OSError, ValueError, AttributeError):
-        return subprocess.DEVNULL
-
-
-def _object(value: object) -> JsonObject:
-    return cast("JsonObject", value) if isinstance(value, dict) else {}
+def _with_subclasses(kind: type[SuperoptError]) -> Iterator[type[SuperoptError]]:
+    yield kind
+    for subclass in kind.__subclasses__():
+        yield from _with_subclasses(subclass)

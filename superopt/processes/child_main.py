@@ -1,37 +1,34 @@
 """Main module of the child process of ``processes.child``: calls one function, reports progress and errors.
 
-The last message is the answer: ``{"result": ...}``; ``{"error": {"kind", "message"}}`` for a SuperoptError;
-``{"without": "memory"}`` or ``"disk"``; ``{"broken": why}`` for any other exception.
+The parent sends the task (see ``task``), then optionally any message, which cancels it. The child sends any
+number of ``{"progress": ...}``, then one answer: ``{"result": ...}``; ``{"error": {"kinds", "message"}}`` for
+a SuperoptError; ``{"without": "memory"}`` or ``"disk"``; ``{"broken": why, "trace": ...}`` for any other
+exception. All messages are JSON.
 """
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import errno
 import importlib
 import json
 import os
-import resource
 import signal
 import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 from superopt.errors import SuperoptError
+from superopt.processes.channel import Channel
+from superopt.processes.confinement import Confinement, depend_on_parent
 from superopt.processes.garbage import not_collecting
-from superopt.processes.priority import lower_priority
 
 if TYPE_CHECKING:
     from superopt.processes.child import JsonObject
-
-_FIRST_TO_GO = 900
-_GRACE_SECONDS = 5.0
-_PR_SET_PDEATHSIG = 1
 
 
 class CancelledError(BaseException):
@@ -48,85 +45,73 @@ class ChildFunction(Protocol):
         ...
 
 
-def main(descriptor: int) -> None:
+class Parent:
+    """The parent of this process: its messages are read in a thread. This process is killed when the parent
+    has gone, on Linux even if it hangs in native code.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        depend_on_parent()
+        self.send = channel.send
+        self.messages: SimpleQueue[bytearray] = SimpleQueue()
+        threading.Thread(target=self._listen, args=(channel,), daemon=True).start()
+
+    def _listen(self, channel: Channel) -> None:
+        while (message := channel.next_message()) is not None:
+            self.messages.put(message)
+        os.killpg(0, signal.SIGKILL)
+
+
+def main(descriptor: int) -> NoReturn:
     """Runs the task received over the socket from the parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent, which ends this process
-    _volunteer_when_memory_is_short()
-    with socket.socket(fileno=descriptor) as connection:
-        stream = connection.makefile("rwb")
-        line = stream.readline()
-        if not line:
-            return  # the parent died before it sent the task
-        task = cast("JsonObject", json.loads(line))
-        lower_priority(int(str(task["niceness"])))
-        _confine(float(str(task["seconds"])), cast("int | None", task["bytes"]))
-        cancelled = threading.Event()
-        threading.Thread(target=_listen, args=(stream.readline, cancelled), daemon=True).start()
-
-        def send(message: JsonObject) -> None:
-            with contextlib.suppress(BrokenPipeError):  # the parent has died: end
-                connection.sendall(json.dumps(message).encode() + b"\n")
-
-        def progress(content: JsonObject) -> None:
-            if cancelled.is_set():
-                raise CancelledError
-            send({"progress": content})
-
-        send(_answer(str(task["function"]), cast("JsonObject", task["arguments"]), progress))
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)  # without joining threads that the work left running
+    run_task(Channel(socket.socket(fileno=descriptor)))
 
 
-def resolve(name: str) -> ChildFunction:
+def task(function: str, arguments: Mapping[str, object], confinement: Confinement) -> bytes:
+    """The first message to a child: calls ``function`` (``module:name``) under the limits."""
+    message = {"function": function, "arguments": arguments, "confinement": asdict(confinement)}
+    return json.dumps(message).encode()
+
+
+def run_task(channel: Channel) -> NoReturn:
+    """Runs the task received over the channel in this process, a session leader, and ends it."""
+    parent = Parent(channel)
+    received = json.loads(parent.messages.get())
+    Confinement(**received["confinement"]).enter()
+
+    def progress(content: JsonObject) -> None:
+        if not parent.messages.empty():
+            raise CancelledError
+        parent.send(json.dumps({"progress": content}).encode())
+
+    parent.send(_answer(received["function"], received["arguments"], progress))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # without joining threads that the work left running
+
+
+def resolve(name: str) -> Any:
     """The function that ``module:name`` names."""
     module, _, attribute = name.partition(":")
     with not_collecting():
-        importlib.import_module(module)
-    return cast("ChildFunction", getattr(importlib.import_module(module), attribute))
+        return getattr(importlib.import_module(module), attribute)
 
 
-def _answer(function: str, arguments: JsonObject, progress: Callable[[JsonObject], None]) -> JsonObject:
+def _answer(function: str, arguments: JsonObject, progress: Callable[[JsonObject], None]) -> bytes:
     try:
-        return {"result": resolve(function)(arguments, progress)}
+        called = cast("ChildFunction", resolve(function))
+        return json.dumps({"result": called(arguments, progress)}).encode()
     except CancelledError:
-        return {"result": {}}
+        answer: JsonObject = {"result": {}}
     except SuperoptError as error:
-        kind = type(error)
-        return {"error": {"kind": f"{kind.__module__}:{kind.__qualname__}", "message": str(error)}}
+        kinds = [kind for kind in type(error).__mro__ if issubclass(kind, SuperoptError)]
+        names = [f"{kind.__module__}:{kind.__qualname__}" for kind in kinds]
+        answer = {"error": {"kinds": names, "message": str(error)}}
     except MemoryError:
-        return {"without": "memory"}
-    except Exception as error:  # noqa: BLE001 - logged, and told to the parent
+        answer = {"without": "memory"}
+    except Exception as error:  # noqa: BLE001 - told to the parent
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            return {"without": "disk"}
-        traceback.print_exc()
-        return {"broken": f"{type(error).__name__}: {error}"}
-
-
-def _listen(readline: Callable[[], bytes], cancelled: threading.Event) -> None:
-    while line := readline():
-        if json.loads(line) == "cancel":
-            cancelled.set()
-    os.killpg(0, signal.SIGKILL)  # the parent has died
-
-
-def _confine(seconds: float, limit: int | None) -> None:
-    """Sets system limits: the process is killed after its time or when its parent dies, cannot allocate
-    beyond its memory limit, and writes no core file.
-    """
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, seconds + _GRACE_SECONDS)
-    if limit is not None:
-        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-        allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-        resource.setrlimit(resource.RLIMIT_DATA, (allowed, allowed))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _volunteer_when_memory_is_short() -> None:
-    """Makes Linux kill this process before the worker when memory runs out."""
-    path = Path("/proc/self/oom_score_adj")
-    if path.exists():
-        path.write_text(str(_FIRST_TO_GO))
+            answer = {"without": "disk"}
+        else:
+            answer = {"broken": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()}
+    return json.dumps(answer).encode()

@@ -36,7 +36,12 @@ def submitted(database: Database, ending: str) -> Job:
 WORKER_EDGES: list[tuple[Edge, str, JobState, JobState]] = [
     (Edge(AFTER, f"{QUEUE}:JobQueue.claim"), "", JobState.RUNNING, JobState.SUCCEEDED),
     (Edge(AFTER, "superopt.server.worker.task:Task._lay_out"), "", JobState.RUNNING, JobState.SUCCEEDED),
-    (Edge(AFTER, "superopt.processes.child:Child.__init__"), "", JobState.RUNNING, JobState.SUCCEEDED),
+    (
+        Edge(AFTER, "superopt.processes.supervised:Supervised.__init__"),
+        "",
+        JobState.RUNNING,
+        JobState.SUCCEEDED,
+    ),
     (
         Edge(AFTER, f"{QUEUE}:JobQueue.report_progress"),
         "wait",

@@ -7,14 +7,15 @@ import pytest
 from superopt.errors import MissingServiceError
 from superopt.optimizer.cost import Provider
 from superopt.processes import priority
+from superopt.processes.child import Returned
 from superopt.server.problem_types import ProblemType
-from superopt.server.process.endings import Died, Done, Ending
+from superopt.server.process.child import Died, Ending
 from superopt.server.worker import device
 from superopt.server.worker import device_probe as description
 from tests.server.conftest import Http, problem
 
 DIED = Died(ProblemType.JOB_CRASHED.document("the process was killed by SIGSEGV"))
-HERE = Done({"name": ["a processor"], "targets": ["cpu"]})
+HERE = Returned({"name": ["a processor"], "targets": ["cpu"]})
 
 
 @pytest.fixture

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from superopt.processes.child import Returned
 from superopt.server.problem_types import type_called
-from superopt.server.process.endings import Done, Failed
+from superopt.server.process.child import Failed
 from superopt.server.process.sandbox import Bounds, run_in_sandbox
 
 BOUNDS = Bounds(seconds=1, bytes=512 << 20)
@@ -15,7 +16,7 @@ HERE = "tests.server.sandbox_functions"
 
 def test_a_function_answers() -> None:
     arguments = {"name": "net.onnx", "n": 1}
-    assert run_in_sandbox(f"{HERE}:answer", arguments, BOUNDS) == Done({"given": arguments})
+    assert run_in_sandbox(f"{HERE}:answer", arguments, BOUNDS) == Returned({"given": arguments})
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,7 @@ def test_nothing_that_a_reader_does_goes_further(tmp_path: Path, function: str, 
 
 def test_a_fork_lets_others_go_first() -> None:
     bounds = Bounds(seconds=1, bytes=1 << 30, niceness=3)
-    assert run_in_sandbox(f"{HERE}:niceness", {}, bounds) == Done({"niceness": os.nice(0) + 3})
+    assert run_in_sandbox(f"{HERE}:niceness", {}, bounds) == Returned({"niceness": os.nice(0) + 3})
 
 
 def test_the_clock_is_bounded_too() -> None:
@@ -51,8 +52,8 @@ def test_the_clock_is_bounded_too() -> None:
 def test_a_prepared_process_that_died_is_replaced() -> None:
     from superopt.server.process import sandbox
 
-    process = sandbox._prepared._process
-    assert process is not None
-    process.kill()
-    process.wait()
-    assert run_in_sandbox(f"{HERE}:answer", {}, BOUNDS) == Done({"given": {}})
+    server = sandbox._prepared._server
+    assert server is not None
+    server._process.kill()
+    server._process.wait()
+    assert run_in_sandbox(f"{HERE}:answer", {}, BOUNDS) == Returned({"given": {}})

@@ -1,9 +1,5 @@
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from superopt.processes.supervised import Supervised
 from superopt.server.settings import Settings
 from superopt.server.worker.loop import Worker
 from superopt.substitution_db import Database
@@ -166,22 +163,13 @@ def test_a_job_lost_to_another_worker_is_dropped(database: Database, job: Job, s
 def test_kill_9_of_a_worker_leaves_no_process_and_no_job_behind(
     database: Database, job: Job, settings: Settings
 ) -> None:
-    reading, writing = os.pipe()
     environment = {
-        **os.environ,
         **settings.model_copy(update={"optimize_file": "work_functions:hang"}).to_environment(),
         "SUPEROPT_DATABASE_URL": database.url,
     }
-    worker = subprocess.Popen(
-        [sys.executable, "-m", "superopt.server.worker.loop", "--until-closed", str(reading)],
-        env=environment,
-        pass_fds=[reading],
-    )
+    worker = Supervised("superopt.server.worker.loop", environment=environment)
     pid = int(str(wait_for_progress(database, job)["pid"]))
-    worker.send_signal(signal.SIGKILL)
-    worker.wait()
-    os.close(reading)
-    os.close(writing)
+    worker.end()
     heir = database.queue("heir", lease_seconds=0.1)
     while (lease := heir.claim()) is None:
         time.sleep(0.02)
