@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import pickle  # nosec B403: messages of processes that this pool starts
 import signal
 import threading
 from collections.abc import Callable, Mapping
@@ -123,7 +123,7 @@ class Pool(Generic[Item, Answer]):
             self._end(process)
         else:
             self._idle.append(process)
-        answer, error = cast("tuple[Answer, Exception | None]", pickle.loads(memoryview(received)[1:]))
+        answer, error = cast("tuple[Answer, Exception | None]", pickle.loads(memoryview(received)[1:]))  # nosec B301
         if error is not None:
             raise error
         return answer

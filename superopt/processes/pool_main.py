@@ -7,7 +7,7 @@ allowed and should be replaced, and ``(answer, None)`` or ``(None, exception)``.
 
 from __future__ import annotations
 
-import pickle
+import pickle  # nosec B403: messages of the process that started this one
 import socket
 import traceback
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def main(descriptor: int) -> NoReturn:
     """Answers the items received over the socket from the pool."""
     parent = Parent(Channel(socket.socket(fileno=descriptor)))
     with not_collecting():
-        begin, function, megabytes = pickle.loads(parent.messages.get())
+        begin, function, megabytes = pickle.loads(parent.messages.get())  # nosec B301
     if begin is not None:
         begin()
     roomy = None
@@ -45,7 +45,7 @@ def main(descriptor: int) -> NoReturn:
 
 def _answered(function: Callable[[object], object], item: bytearray) -> bytes:
     try:
-        return pickle.dumps((function(pickle.loads(item)), None))
+        return pickle.dumps((function(pickle.loads(item)), None))  # nosec B301
     except Exception as error:  # noqa: BLE001 - raised by the pool
         return _failed(error)
 
@@ -54,7 +54,7 @@ def _failed(error: Exception) -> bytes:
     try:
         error.add_note(traceback.format_exc())
         message = pickle.dumps((None, error))
-        pickle.loads(message)
+        pickle.loads(message)  # nosec B301
     except Exception:  # noqa: BLE001 - an exception that cannot be sent is told in words
         message = pickle.dumps((None, TaskError(f"{type(error).__name__}: {error}")))
     return message
