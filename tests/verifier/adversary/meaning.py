@@ -103,6 +103,7 @@ def _response_normalized(attributes: Attributes, x: Real) -> Real:
     sums = np.einsum("ij,njhw->nihw", near, x * x)
     alpha, beta = (Fraction(attributes.get(name, default)) for name, default in _OF_LRN)
     base = float(attributes.get("bias", 1)) + float(alpha / size) * sums
+    _far_from_zero(base)
     return x * _power({"exponent": -beta}, base)
 
 

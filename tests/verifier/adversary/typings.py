@@ -39,6 +39,9 @@ MOST_ELEMENTS = 6000
 LATE = ("shape", "perm")
 """Attribute variables of which the value is chosen when the operand is known."""
 
+MOVING = ("transpose", "reshape")
+"""Behind them channels lie along other axes."""
+
 SIZES: Sequence[Sequence[int]] = (
     (1, 2, 3),
     (2, 3),
@@ -222,6 +225,8 @@ class _Attempt:
 
     def _of_channels(self, shape: Shape, also: Shape) -> bool:
         """Whether all that was free are channels of kernels, which are not where the shapes differ."""
+        if any(term.operator in MOVING for term in self._equation.applications):
+            return False
         return self._free <= {"channels"} and (shape[0], *shape[2:]) != (also[0], *also[2:])
 
     def _fit(self, term: Term, wish: Wish) -> Shape:
