@@ -124,8 +124,8 @@ class GeneralSearch(TypingSearch):
         super().__init__(self._programs[0], LARGEST_RANK, types, attributes)
 
     def general(self) -> tuple[State, Scheme] | None:
-        """The state at which each side is typed, and the scheme at which both have the same type; None when
-        there is no such scheme.
+        """The state at which each side is typed, and the scheme at which both have the same shape; None when
+        there is no such scheme. They may be divided in different ways.
 
         What is typed first may leave a size of 0 for the rest: the side that comes first is then another.
         """
@@ -134,7 +134,7 @@ class GeneralSearch(TypingSearch):
             self.program = program
             for state in self.leaves(_STATES_PER_SCHEME):
                 together, _ = self.agreed(state, solved_for_any)
-                scheme = self.scheme(together) if self.is_agreed(together) else None
+                scheme = self.scheme(together) if self.has_equal_shapes(together) else None
                 if scheme is not None and not scheme.is_empty:
                     return state, scheme
                 first = first or (scheme and (state, scheme))

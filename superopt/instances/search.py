@@ -210,6 +210,12 @@ class TypingSearch(ABC):
         """Whether all output types agree."""
         return all(state.known(left) == state.known(right) for left, right in self.program.outputs)
 
+    def has_equal_shapes(self, state: State) -> bool:
+        """Whether all output shapes agree."""
+        return all(
+            state.known(left).shape == state.known(right).shape for left, right in self.program.outputs
+        )
+
     def inputs(self, state: State) -> dict[str, TensorType]:
         """The types of all inputs; raises IllTypedError when one has none yet."""
         return {name: state.known(place) for place, name in enumerate(self.program.names)}
