@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from superopt.equations import canonical, format_equation, parse_equation
-from superopt.generator.generalise.conditions import under_conditions
+from superopt.generator.generalise.conditions import differs_at_other_ranks, under_conditions
 from superopt.generator.generalise.generalisation import Generaliser
 from superopt.generator.generalise.sampling import Sampler, Shapes
 
@@ -130,3 +130,16 @@ def test_blocks_that_only_align_in_squares_do_not_hold() -> None:
     right = "matmul(concat[axis=-1](y, x), concat[axis=-2](z, x))"
     shapes = dict.fromkeys("xyz", MATRIX)
     assert Sampler().holds(parse_equation(f"{left} = {right}"), shapes, samples=6) is False
+
+
+@pytest.mark.parametrize("rank", [3, 4])
+def test_batches_of_divided_products_need_equal_ranks(rank: int) -> None:
+    """At ranks 2 and 3 the first axes are different ones: both sides are well-typed, divided differently."""
+    batches = parse_equation(
+        "matmul(pipeline[axis=0, degree=2](x), pipeline[axis=0, degree=2](y))"
+        " = pipeline[axis=0, degree=2](matmul(x, y))"
+    )
+    columns = parse_equation("relu(matmul(relu(x), y)) = relu(matmul(relu(x), y))")
+    shapes = {"x": (4,) * rank, "y": (4,) * rank}
+    assert differs_at_other_ranks(batches, shapes, Sampler(), {})
+    assert not differs_at_other_ranks(columns, shapes, Sampler(), {})
