@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import closing
 from functools import partial
 from typing import TypeVar
 
@@ -64,17 +65,18 @@ def judge_as_they_come(
         judged = _pooled(function, items, jobs, allowance)
     else:
         judged = ((number, partial(function, item)) for number, item in enumerate(items))
-    for done, (number, judgement) in enumerate(judged, 1):
-        try:
-            answer = judgement()
-        except NoProcessError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever fails is no answer, and says why
-            reason = str(error) if isinstance(error, TaskError) else f"{type(error).__name__}: {error}"
-            answer = lost(items[number], reason)
-        if progress:
-            progress(done, len(items))
-        yield number, answer
+    with closing(judged):
+        for done, (number, judgement) in enumerate(judged, 1):
+            try:
+                answer = judgement()
+            except NoProcessError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever fails is no answer, and says why
+                reason = str(error) if isinstance(error, TaskError) else f"{type(error).__name__}: {error}"
+                answer = lost(items[number], reason)
+            if progress:
+                progress(done, len(items))
+            yield number, answer
 
 
 def judge_alone(
@@ -91,7 +93,7 @@ def judge_alone(
 
 def _pooled(
     function: Callable[[Item], Answer], items: Sequence[Item], jobs: int, allowance: Allowance
-) -> Iterator[tuple[int, Callable[[], Answer]]]:
+) -> Generator[tuple[int, Callable[[], Answer]]]:
     """The number of each item and how to get its answer, as they come; few are submitted ahead."""
     left = deque(enumerate(items))
     waiting: dict[Future[Answer], int] = {}

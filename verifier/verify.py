@@ -109,10 +109,11 @@ def verify_many(
     progress: Progress | None = None,
     options: Options | None = None,
 ) -> Iterator[tuple[Equation, Verdict]]:
-    """Yield ``verify_most_general`` for each choice, in order, over a pool of ``jobs`` processes.
+    """Yield ``verify_most_general`` for each choice, in order, over a pool of ``jobs`` processes; with
+    one, in this process.
 
-    ``progress`` is called with the numbers of completed and of all choices. If a rule kills its process, only
-    that rule is unproved.
+    ``progress`` is called with the numbers of completed and of all choices. If a rule kills a process of the
+    pool, only that rule is unproved.
     """
     every = [tuple(candidates) for candidates in choices]
     yield from judge_all(

@@ -9,8 +9,8 @@ from functools import partial
 from superopt.generator.generalise.generalisation import map_terms
 from superopt.generator.generalise.generic_sizes import generic_typing
 from superopt.generator.generalise.sampling import Shapes
-from superopt.instances.values import FEW_FRACTIONS, FEW_VALUES
-from superopt.ir.terms import AttributeVariable, Direction, Equation, Variable
+from superopt.instances.values import FEW_FRACTIONS, FEW_INTEGERS, FEW_VALUES, NUMERIC
+from superopt.ir.terms import AttributeTerm, AttributeVariable, Direction, Equation, Variable
 from superopt.ops.terms import instantiate
 from superopt.rewriting.derivability import Question
 
@@ -34,10 +34,17 @@ def settings(general: Equation, direction: Direction) -> Iterator[Equation]:
     terms = {name: Variable(name) for name in general.variables}
     for step in range(_SETTINGS if names else 0):
         values = {
-            variable: FEW_VALUES[name][step % len(FEW_VALUES[name])]
-            if name in FEW_VALUES
-            else FEW_FRACTIONS[(step + place) % len(FEW_FRACTIONS)]
+            variable: _few_values(name, step, place)
             for place, (variable, name) in enumerate(sorted(names.items()))
         }
         closed = map_terms(general, partial(instantiate, terms=terms, attributes=values))
         yield replace(closed, direction=direction)
+
+
+def _few_values(attribute: str, step: int, place: int) -> AttributeTerm:
+    """One of a few values; different ones for attributes that stand at different places and are numbers."""
+    values = FEW_VALUES.get(attribute)
+    if values is not None:
+        return values[step % len(values)]
+    numbers = FEW_FRACTIONS if attribute in NUMERIC else FEW_INTEGERS
+    return numbers[(step + place) % len(numbers)]

@@ -103,10 +103,13 @@ class _Prepared:
             return self._server
 
     def send(self, descriptor: int) -> None:
+        server = self.start()
         try:
-            self.start().channel.send_descriptor(descriptor)
-        except (BrokenPipeError, ConnectionResetError):
-            self.end()
+            server.channel.send_descriptor(descriptor)
+        except OSError:
+            with self._lock:
+                if self._server is server:  # no other thread has replaced it
+                    self._end()
             self.start().channel.send_descriptor(descriptor)
 
     def end(self) -> None:

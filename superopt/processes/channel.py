@@ -31,10 +31,15 @@ class Channel:
         self._sending = threading.Lock()
 
     def send(self, message: bytes) -> None:
-        """Sends a message; without effect if the other end has gone."""
-        with self._sending, suppress(OSError):
-            self._connection.sendall(_LENGTH.pack(len(message)))
-            self._connection.sendall(message)
+        """Sends a message. If the other end has gone, or does not read in time, both ends find the channel
+        closed: part of a message cannot be taken back."""
+        with self._sending:
+            try:
+                self._connection.sendall(_LENGTH.pack(len(message)))
+                self._connection.sendall(message)
+            except OSError:
+                with suppress(OSError):
+                    self._connection.shutdown(socket.SHUT_RDWR)
 
     def send_descriptor(self, descriptor: int) -> None:
         """Sends a file descriptor instead of messages, with one byte. Raises OSError."""

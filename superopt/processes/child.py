@@ -103,6 +103,9 @@ class Stopped:
     """The process ended at the request of its parent."""
 
 
+_INVALID = Killed("its parent: it sent an invalid message")
+_TRACE_CHARACTERS = 2000
+
 Ending: TypeAlias = "Returned | Raised | Broken | Killed | OutOfTime | OutOfMemory | OutOfDisk | Stopped"
 
 
@@ -144,46 +147,71 @@ def _watch(
 ) -> Ending:
     ends = child.started + limits.seconds
     told: float | None = None
+    looked = child.started
     while True:
         message = child.channel.next_message(min(_LOOK_SECONDS, ends - time.monotonic()))
         if message is not None:
-            content = cast("JsonObject", json.loads(message))
-            if "progress" not in content:
+            content = _decoded(message)
+            progress = _object(content.get("progress"))
+            if progress is None:
                 return Stopped() if told is not None else ending_of(content)
-            on_progress(cast("JsonObject", content["progress"]))
+            on_progress(progress)
         elif child.channel.closed:
             return Stopped() if told is not None else _ending_without_answer(child.exit_code(_END_SECONDS))
         now = time.monotonic()
-        if told is None and not wanted():
+        is_due = now - looked >= _LOOK_SECONDS
+        looked = now if is_due else looked
+        if is_due and told is None and not wanted():
             child.channel.send(b"cancel")
             told = now
         if told is not None and now - told > limits.grace_seconds:
             return Stopped()
         if now >= ends:
             return OutOfTime(child.written_files())
-        if limits.bytes is not None and child.resident_bytes() > limits.bytes:
+        if is_due and limits.bytes is not None and child.resident_bytes() > limits.bytes:
             return OutOfMemory()
 
 
 def ending_of(answer: JsonObject) -> Ending:
-    """The ending that the answer of a child says (see ``superopt.processes.child_main``)."""
-    if "result" in answer:
-        return Returned(cast("JsonObject", answer["result"]))
-    if "error" in answer:
-        error = cast("JsonObject", answer["error"])
-        return Raised(tuple(cast("list[str]", error["kinds"])), str(error["message"]))
+    """The ending that the answer of a child says (see ``superopt.processes.child_main``), which may hold
+    anything if the child was taken over by its input."""
+    result, error, reason = _object(answer.get("result")), _object(answer.get("error")), answer.get("broken")
+    if result is not None:
+        return Returned(result)
+    if error is not None and isinstance(error.get("kinds"), list):
+        return Raised(tuple(map(str, cast("list[object]", error["kinds"]))), str(error.get("message")))
     if "without" in answer:
         return OutOfDisk() if answer["without"] == "disk" else OutOfMemory()
-    _log.error("%s", answer.get("trace"))
-    return Broken(str(answer.get("broken")))
+    if not isinstance(reason, str):
+        return _INVALID
+    _log.error("%s", str(answer.get("trace"))[-_TRACE_CHARACTERS:])
+    return Broken(reason)
+
+
+def _decoded(message: bytearray) -> JsonObject:
+    try:
+        return _object(json.loads(message)) or {}
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _object(value: object) -> JsonObject | None:
+    return cast("JsonObject", value) if isinstance(value, dict) else None
 
 
 def _ending_without_answer(code: int | None) -> Ending:
     if code is None:
-        return Killed("its parent: it sent an invalid message")
+        return _INVALID
     if code == -signal.SIGALRM:
         return OutOfTime()
-    return Killed(signal.Signals(-code).name) if code < 0 else Broken(f"the process ended with {code}")
+    return Killed(_signal_name(-code)) if code < 0 else Broken(f"the process ended with {code}")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
 
 
 def _with_subclasses(kind: type[SuperoptError]) -> Iterator[type[SuperoptError]]:

@@ -131,9 +131,7 @@ class Pool(Generic[Item, Answer]):
     def _received(self, message: bytes) -> tuple[Supervised, bytearray]:
         """The answer to an item, and the process that gave it. Raises LostTaskError."""
         for number in range(1, self._tries + 1):
-            with self._lock:
-                idle = self._idle.pop() if number == 1 and self._idle else None
-            process = idle or self._started()
+            process = (self._living() if number == 1 else None) or self._started()
             process.channel.send(message)
             try:
                 return process, self._next_message(process, self._seconds)
@@ -141,6 +139,15 @@ class Pool(Generic[Item, Answer]):
                 if number == self._tries:
                     raise
         raise AssertionError
+
+    def _living(self) -> Supervised | None:
+        """An idle process that has not died meanwhile."""
+        while True:
+            with self._lock:
+                idle = self._idle.pop() if self._idle else None
+            if idle is None or idle.exit_code(0) is None:
+                return idle
+            self._end(idle)
 
     def _started(self) -> Supervised:
         reason = ""

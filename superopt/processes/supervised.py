@@ -51,15 +51,19 @@ class Supervised:
         ours.settimeout(_SEND_SECONDS)
         self.channel = Channel(ours, most)
         command = [sys.executable, "-P", "-c", _START, os.pathsep.join(sys.path), program]
-        with theirs:
-            self._process = subprocess.Popen(
-                [*command, str(theirs.fileno()), purpose],
-                stdin=subprocess.DEVNULL,
-                stdout=_printed() if stdout is None else stdout,
-                pass_fds=[theirs.fileno(), *descriptors],
-                env={**os.environ, **(environment or {})},
-                start_new_session=True,
-            )
+        try:
+            with theirs:
+                self._process = subprocess.Popen(
+                    [*command, str(theirs.fileno()), purpose],
+                    stdin=subprocess.DEVNULL,
+                    stdout=_printed() if stdout is None else stdout,
+                    pass_fds=[theirs.fileno(), *descriptors],
+                    env={**os.environ, **(environment or {})},
+                    start_new_session=True,
+                )
+        except OSError:
+            ours.close()
+            raise
 
     def __enter__(self) -> Supervised:
         return self

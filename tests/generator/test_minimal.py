@@ -1,10 +1,13 @@
 """What equality saturation drops from the candidates, and what it must leave."""
 
+from fractions import Fraction
+
 import pytest
 
 from superopt.equations import parse_equation
 from superopt.generator.prune.minimal import minimal
 from superopt.generator.prune.pruning import Candidate
+from superopt.generator.prune.questions import settings
 
 TRANSPOSED = "transpose(matmul(x, y)) <=> matmul(transpose(y), transpose(x))"
 ASSOCIATIVE = "matmul(x, matmul(y, z)) <=> matmul(matmul(x, y), z)"
@@ -38,3 +41,11 @@ def test_what_smaller_candidates_give_goes(kept: tuple[str, ...], asked: str, ou
     assert ("stays" if candidates[0] in found.kept else "goes") == outcome
     assert found.kept == tuple(c for c in candidates if c in found.kept)
     assert (found.untyped, found.unfinished) == (0, 0)
+
+
+def test_numbers_left_open_are_tried_in_their_kind() -> None:
+    general = parse_equation("lrn[size=n, alpha=k](relu(relu(x))) => lrn[size=n, alpha=k](relu(x))")
+    tried = [closed.applications[-1] for closed in settings(general, general.direction)]
+    assert len({term.attribute("size") for term in tried}) == len(tried) > 1
+    assert all(isinstance(term.attribute("size"), int) for term in tried)
+    assert all(isinstance(term.attribute("alpha"), Fraction) for term in tried)

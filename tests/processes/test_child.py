@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
 
 from superopt.errors import SuperoptError
+from superopt.processes.channel import Channel
 from superopt.processes.child import (
     Broken,
     Ending,
+    JsonObject,
+    Killed,
     OutOfDisk,
     OutOfMemory,
     OutOfTime,
@@ -23,6 +28,7 @@ from superopt.processes.child import (
     ResourceLimits,
     Returned,
     Stopped,
+    ending_of,
     run_in_child,
 )
 from tests.processes.functions import LocalError
@@ -111,3 +117,21 @@ def is_running(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+@pytest.mark.parametrize(
+    "answer", [{}, {"result": 5}, {"error": 5}, {"error": {"kinds": 5}}, {"broken": 3}, {"progress": 1}]
+)
+def test_what_is_no_answer_is_an_ending_too(answer: JsonObject) -> None:
+    assert ending_of(answer) == Killed("its parent: it sent an invalid message")
+
+
+def test_a_message_that_is_not_read_closes_both_ends() -> None:
+    ours, theirs = socket.socketpair()
+    ours.settimeout(0.1)
+    with closing(Channel(ours)) as sender, closing(Channel(theirs)) as reader:
+        sender.send(bytes(1 << 24))
+        assert sender.next_message(60) is None
+        assert reader.next_message(60) is None
+        assert sender.closed
+        assert reader.closed

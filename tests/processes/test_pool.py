@@ -48,6 +48,15 @@ def test_processes_are_used_again_and_not_more_than_needed() -> None:
     assert len(pids) == 1
 
 
+def test_a_process_that_dies_between_items_costs_no_item() -> None:
+    with Pool(judge, 1, UNLIMITED) as pool:
+        pid = int(pool.submit("pid").result())
+        process = psutil.Process(pid)
+        process.kill()
+        psutil.wait_procs([process], timeout=60)
+        assert int(pool.submit("pid").result()) != pid
+
+
 def test_nothing_is_done_for_a_cancelled_future() -> None:
     with Pool(judge, 1, Allowance(seconds=3, megabytes=None)) as pool:
         first = pool.submit("wait")

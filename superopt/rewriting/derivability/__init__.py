@@ -5,6 +5,10 @@ both ways), anywhere in a graph whose sizes are those of one typing of the equat
 only if the matcher finds it, the conditions and declared types of the known equation hold at these sizes, and
 the result has the type of what it replaces. An equation with both directions is derived in both.
 
+From the target, a ``=>`` may also be applied from left to right where that makes the graph smaller: then both
+sides lead to one term. The question is whether values are equal where both sides are defined; that a target
+is defined wherever its source is (refinement) has to be known already.
+
 Two searches answer, behind one ``Theory`` of known equations:
 
 - ``derive`` takes one equation and counts steps, breadth first from both sides. It is complete for
@@ -17,9 +21,9 @@ Two searches answer, behind one ``Theory`` of known equations:
   is complete for what its iterations of all rules reach from both sides, and bounds the number of nodes of
   the e-graph instead of the size of a term.
 
-A derivation is a proof at the typings in question, given that the known equations hold. That none was found
-means that it is not known whether the equation follows, never that it does not: no derivation, one beyond a
-bound, a limit that was met and a side without a type all give the same answer.
+A derivation shows equal values at the typings in question, given that the known equations hold. That none was
+found means that it is not known whether the equation follows, never that it does not: no derivation, one
+beyond a bound, a limit that was met and a side without a type all give the same answer.
 
 Three modules ask other questions and keep their own engines; each says why: ``generator.prune.closure``,
 ``verifier.axiom_checks.redundancy`` and ``verifier.axiom_checks.consistency.saturation``.

@@ -1,7 +1,7 @@
 """Bidirectional search for a derivation of one equation under one typing, by rewriting of graphs.
 
 Known equations are applied to the source, breadth first; to the target their inverses are, until the sides
-meet. A step that is needed only backwards from the target must have an inverse that is a valid rewrite.
+meet; and those known equations that make the target smaller (see the package's docstring).
 """
 
 from __future__ import annotations

@@ -73,10 +73,11 @@ class Theory:
 
         Raises MissingServiceError if egglog is not installed.
         """
-        new, self._new_rules = self._new_rules, []
-        for equation in new:
+        while self._new_rules:
+            equation = self._new_rules[0]
             for substitution in substitutions_of(equation, equation.name):
                 self._rules.add(substitution)
+            del self._new_rules[0]
         return saturate(self._rules, questions, limits)
 
     def _derived(self, question: Question, bounds: Bounds) -> Derivation | None:
@@ -90,7 +91,7 @@ class Theory:
         return not any(any(shrinking.from_graph(graph, len(graph))) for graph in question.graphs or ())
 
     def _compiled(self) -> Tables:
-        new, self._new_steps = self._new_steps, []
-        for equation in new:
-            self._tables.add(equation)
+        while self._new_steps:
+            self._tables.add(self._new_steps[0])
+            del self._new_steps[0]
         return self._tables

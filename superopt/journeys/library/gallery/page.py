@@ -118,9 +118,9 @@ def _selection(choices: Sequence[Selection], directory: str) -> Iterator[str]:
     yield from _paragraph(
         f"""Discovery proves more rules than a search can use: facts about constants that no model has, and
         consequences of other rules. `superopt library select` decides in this order. Rules that divide
-        tensors ship. A rule does not ship if smaller rules derive it in a few steps. Nor does it ship if it
-        saves nothing and each of its directions starts from a constant that only rules introduce, or
-        introduces one with which nothing is computed. Then networks of the zoo and micrographs are
+        tensors ship. A rule does not ship if it saves nothing and each of its directions starts from a
+        constant that only rules introduce, or introduces one with which nothing is computed. Nor does it
+        ship if smaller rules that ship derive it in a few steps. Then networks of the zoo and micrographs are
         searched, once with the remaining rules and once with all rules. If all rules find a cheaper graph,
         the rules that lead to it ship as well. Prices are analytic, and searches end after a number of
         graphs, so the choice is the same on every machine. `superopt library show ID` prints the reason for
