@@ -10,6 +10,8 @@ from superopt.ir.terms import (
     Application,
     AttributeTerm,
     AttributeVariable,
+    ConditionCall,
+    ConditionName,
     Direction,
     Equation,
     Term,
@@ -60,6 +62,8 @@ def check_text(goal: Equation, axioms: Mapping[str, Equation], certificate: Cert
     known = {part.operator for equation in (goal, *used) for part in equation.applications}
     open_names = goal.attribute_variables
     tensors = set(goal.variables)
+    if not _said(goal) <= tensors | open_names:
+        raise WrongError("a condition on what the rule lacks")
     for start, end, chain in zip(goal.left, goal.right, certificate.chains, strict=True):
         current = start
         for link in chain:
@@ -76,6 +80,13 @@ def check_text(goal: Equation, axioms: Mapping[str, Equation], certificate: Cert
                 raise WrongError("an attribute variable that the rule lacks")
         if current != end:
             raise WrongError("the chain ends elsewhere")
+
+
+def _said(goal: Equation) -> set[str]:
+    """The names of which the rule's conditions speak."""
+    operands = [side for each in goal.conditions for side in (each.left, each.right)]
+    operands += [part for side in operands if isinstance(side, ConditionCall) for part in side.arguments]
+    return {part.name for part in operands if isinstance(part, ConditionName)}
 
 
 def _after(current: Term, link: Link, axiom: Equation, goal: Equation) -> Term:
