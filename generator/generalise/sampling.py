@@ -104,11 +104,9 @@ class Sampler:
         self._values = SharedValues()
         self._known: dict[tuple[object, ...], _Schemes] = {}
 
-    def types_in_general(
-        self, equation: Equation, shapes: Shapes, attributes: Attributes = _NO_ATTRIBUTES
-    ) -> bool:
+    def types_in_general(self, equation: Equation, shapes: Shapes) -> bool:
         """Whether both sides have a type for variables of these ranks."""
-        return self._schemes(equation, shapes, attributes).general is not None
+        return self._schemes(equation, shapes, _NO_ATTRIBUTES).general is not None
 
     def equates_sizes(
         self, equation: Equation, shapes: Shapes, attributes: Attributes = _NO_ATTRIBUTES

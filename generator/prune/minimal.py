@@ -31,7 +31,7 @@ class Minimal:
     unfinished: int
 
 
-def minimal(candidates: Sequence[Candidate], limits: SaturationLimits = LIMITS) -> Minimal:
+def minimal(candidates: Sequence[Candidate]) -> Minimal:
     """The candidates that do not follow from smaller ones at every value of their attribute variables.
 
     Small equations, conditional equations and merges are always kept, so that a search need not pass through
@@ -44,7 +44,7 @@ def minimal(candidates: Sequence[Candidate], limits: SaturationLimits = LIMITS) 
     for _, group in itertools.groupby(numbered, key=lambda item: _size(item[1].equation)):
         layer = list(group)
         as_found = [(number, c.equation) for number, c in layer if _may_go(c.equation)]
-        first = _answers(theory, candidates, as_found, limits)
+        first = _answers(theory, candidates, as_found)
         derived = {number for (number, _), answer in zip(as_found, first.derived, strict=True) if answer}
         others = [
             (number, closed)
@@ -53,7 +53,7 @@ def minimal(candidates: Sequence[Candidate], limits: SaturationLimits = LIMITS) 
                 candidates[number].generalizations[0], candidates[number].equation.direction
             )
         ]
-        second = _answers(theory, candidates, others, limits)
+        second = _answers(theory, candidates, others)
         for (number, _), answer in zip(others, second.derived, strict=True):
             if answer is False:
                 derived.discard(number)
@@ -77,14 +77,11 @@ class _Answers:
 
 
 def _answers(
-    theory: Theory,
-    candidates: Sequence[Candidate],
-    forms: Sequence[tuple[int, Equation]],
-    limits: SaturationLimits,
+    theory: Theory, candidates: Sequence[Candidate], forms: Sequence[tuple[int, Equation]]
 ) -> _Answers:
     """Which forms of candidates, given with the candidates' numbers, follow."""
     typed = [generic_question(equation, candidates[number].shapes) for number, equation in forms]
-    found = theory.saturated([question for question in typed if question is not None], limits)
+    found = theory.saturated([question for question in typed if question is not None], LIMITS)
     numbers = itertools.count()
     derived = tuple(None if question is None else next(numbers) in found.derived for question in typed)
     return _Answers(derived, found.unfinished)

@@ -29,8 +29,7 @@ class Question:
     @property
     def reversed(self) -> Question:
         """The question from right to left."""
-        equation = self.equation
-        return replace(self, equation=replace(equation, left=equation.right, right=equation.left))
+        return replace(self, equation=self.equation.reversed())
 
     @cached_property
     def graphs(self) -> tuple[Graph, Graph] | None:
