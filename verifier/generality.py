@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from superopt.ir.terms import AttributeTerm, AttributeVariable, Equation, Term, Variable
+from superopt.ir.numbers import AttributeVariable, NumberExpression, has_value, names_of
+from superopt.ir.terms import AttributeTerm, Equation, Term, Variable
 from superopt.ops.attributes import normalise_attribute
 from superopt.ops.base import attribute_defaults, attribute_names
 from superopt.ops.terms import application
@@ -69,6 +70,9 @@ def _matches(special: Term, general: Term, values: dict[str, object], names: dic
         if isinstance(wanted, AttributeVariable):
             if own is None or values.setdefault(wanted.name, own) != own:
                 return False
+        elif isinstance(wanted, NumberExpression):
+            if names_of(wanted) - values.keys() or not has_value(wanted, values, own):
+                return False
         elif own != wanted:
             return False
     return all(
@@ -78,7 +82,7 @@ def _matches(special: Term, general: Term, values: dict[str, object], names: dic
 
 def _written(name: str, value: AttributeTerm | None, default: object) -> object:
     chosen = default if value is None else value
-    if chosen is None or isinstance(chosen, AttributeVariable):
+    if chosen is None or names_of(chosen):
         return chosen
     return normalise_attribute(name, chosen)
 

@@ -81,21 +81,25 @@ def verify_most_general(
     """Return the first verified candidate, most general first; if there is none, the last with its verdict.
 
     If a special form cannot be proved, more general forms are skipped. Searches for proofs are shorter than
-    those of ``verify``, because unsuccessful searches cost most.
+    those of ``verify``, because unsuccessful searches cost most; that for the most general form is repeated
+    with more patience if the special form is proved.
     """
     if not candidates:
         raise ValueError("expected at least one candidate")
     options = options or Options()
     patient, quick = (replace(options, limits=least(options.limits, most)) for most in (PATIENT, QUICK))
     *general, special = candidates
+    unproved: list[Equation] = []
     for equation in general[:1]:
         verdict = verify(equation, axioms, options=quick)
         if verdict.status is Status.VERIFIED:
             return equation, verdict
+        unproved += [equation] if verdict.status is Status.UNPROVED else []
     of_special = verify(special, axioms, options=patient)
-    for equation in general[1:]:
-        if of_special.status is Status.VERIFIED or not is_instance(special, equation):
-            verdict = verify(equation, axioms, options=quick)
+    proved = of_special.status is Status.VERIFIED
+    for equation, own in (*((e, patient) for e in unproved if proved), *((e, quick) for e in general[1:])):
+        if proved or not is_instance(special, equation):
+            verdict = verify(equation, axioms, options=own)
             if verdict.status is Status.VERIFIED:
                 return equation, verdict
     return special, of_special

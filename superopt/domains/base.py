@@ -77,7 +77,7 @@ class Domain(ABC, Generic[A]):
 
     @abstractmethod
     def apply(self, function: str, array: A, parameters: tuple[Fraction, ...] = ()) -> A:
-        """A named elementwise function outside the ring: ``erf``, ``power`` and similar."""
+        """A named elementwise function outside the ring: ``erf``, ``log``, ``power``."""
 
     def rational(self, value: Fraction | int | float) -> A:
         """A number as a 0-d array, in a stack of length 1."""

@@ -84,7 +84,7 @@ class FloatDomain(Domain[Array]):
             return np.sqrt(array)
 
     def apply(self, function: str, array: Array, parameters: tuple[Fraction, ...] = ()) -> Array:
-        """``erf`` and ``power`` by numpy and math."""
+        """``erf``, ``log`` and ``power`` by numpy and math."""
         try:
             implementation = _FUNCTIONS[function]
         except KeyError:
@@ -101,9 +101,18 @@ def _erf(array: Array, _parameters: tuple[Fraction, ...]) -> Array:
     return np.vectorize(math.erf, otypes=[np.float64])(array)
 
 
+def _log(array: Array, _parameters: tuple[Fraction, ...]) -> Array:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.log(array)
+
+
 def _power(array: Array, parameters: tuple[Fraction, ...]) -> Array:
     with np.errstate(invalid="ignore", divide="ignore", over="ignore", under="ignore"):
         return np.power(array, float(parameters[0]))
 
 
-_FUNCTIONS: Mapping[str, Callable[[Array, tuple[Fraction, ...]], Array]] = {"erf": _erf, "power": _power}
+_FUNCTIONS: Mapping[str, Callable[[Array, tuple[Fraction, ...]], Array]] = {
+    "erf": _erf,
+    "log": _log,
+    "power": _power,
+}

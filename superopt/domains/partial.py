@@ -1,10 +1,11 @@
 """Partial real numbers: float64 with an error bound; elements may be undefined.
 
 An element is *undefined* where an operator's definition divides by 0, takes the root or a fractional power of
-a negative number, or a negative power of 0, and where it depends on an undefined element, even one multiplied
-by 0. It is *unknown* where rounding or overflow does not allow to decide whether it is defined, and where it
-depends on an unknown element. Thus neither overflow nor rounding is mistaken for undefinedness, and two known
-elements are different numbers if they differ by more than their error bounds.
+a negative number, a negative power of 0, or the logarithm of a number that is not positive, and where it
+depends on an undefined element, even one multiplied by 0. It is *unknown* where rounding or overflow does not
+allow to decide whether it is defined, and where it depends on an unknown element. Thus neither overflow nor
+rounding is mistaken for undefinedness, and two known elements are different numbers if they differ by more
+than their error bounds.
 """
 
 from __future__ import annotations
@@ -180,10 +181,12 @@ class PartialDomain(Domain[PartialArray]):
     def apply(
         self, function: str, array: PartialArray, parameters: tuple[Fraction, ...] = ()
     ) -> PartialArray:
-        """``erf``, and ``power`` with non-negative exponents."""
+        """``erf``, ``log``, and ``power`` with non-negative exponents."""
         match function:
             case "erf":
                 return self._erf(array)
+            case "log":
+                return self._log(array)
             case "power" if parameters[0].denominator == 1:
                 return self._whole_power(array, int(parameters[0]))
             case "power":
@@ -195,6 +198,14 @@ class PartialDomain(Domain[PartialArray]):
         value = np.vectorize(math.erf, otypes=[np.float64])(array.value)
         rounding = np.where((array.value == 0) & (array.error == 0), 0.0, _FUNCTION)
         return _known(value, 2 * array.error + rounding, array.undefined)
+
+    def _log(self, array: PartialArray) -> PartialArray:
+        x, error = array.value, array.error
+        with np.errstate(all="ignore"):
+            result = np.log(np.maximum(x, _TINY))
+            rounding = np.where((x == 1) & (error == 0), 0.0, np.abs(result) * _FUNCTION + _ROUNDING)
+            bound = np.where(x - error > 0, error / (x - error) + rounding, np.inf)
+            return _known(result, bound, np.isnan(x) | (x + error <= 0))
 
     def _whole_power(self, array: PartialArray, exponent: int) -> PartialArray:
         x, error = array.value, array.error

@@ -2,7 +2,7 @@
 
 from superopt.equations.canonical import canonical, rule_id, spelled, text_id
 from superopt.equations.drawing import drawing
-from superopt.equations.parser import parse_equation, parse_equations, parse_term
+from superopt.equations.parser import parse_equation, parse_equations, parse_number, parse_term
 from superopt.equations.picture import picture
 from superopt.equations.printer import format_attribute, format_condition, format_equation, format_term
 from superopt.equations.report_regions import equation_of_region
@@ -17,6 +17,7 @@ __all__ = [
     "format_term",
     "parse_equation",
     "parse_equations",
+    "parse_number",
     "parse_term",
     "picture",
     "rule_id",

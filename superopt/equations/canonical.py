@@ -6,11 +6,12 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import permutations
+from typing import cast
 
 from superopt.equations.printer import format_equation
+from superopt.ir.numbers import AttributeVariable, NumberExpression, names_of, substituted_number
 from superopt.ir.terms import (
     AttributeTerm,
-    AttributeVariable,
     Condition,
     ConditionCall,
     ConditionName,
@@ -122,16 +123,17 @@ def _attribute_names(equation: Equation) -> dict[str, str]:
         if isinstance(term, Variable):
             continue
         for key, value in term.attributes:
-            if isinstance(value, AttributeVariable) and value.name not in letters:
+            for name in sorted(names_of(value) - letters.keys()):
                 letter = _ATTRIBUTE_LETTERS.get(key, key)
                 fresh = next(n for n in (letter, *(f"{letter}{i}" for i in range(2, 99))) if n not in used)
-                letters[value.name] = fresh
+                letters[name] = fresh
                 used.add(fresh)
     return letters
 
 
 def _renamed_attribute(value: AttributeTerm, letters: Mapping[str, str]) -> AttributeTerm:
-    return AttributeVariable(letters[value.name]) if isinstance(value, AttributeVariable) else value
+    variables = {name: AttributeVariable(letters[name]) for name in names_of(value)}
+    return cast("AttributeTerm", substituted_number(value, variables))
 
 
 def renamed_condition(condition: Condition, names: Mapping[str, str]) -> Condition:
@@ -147,5 +149,9 @@ def _renamed_operand(operand: ConditionTerm, names: Mapping[str, str]) -> Condit
             return ConditionName(names.get(name) or names.get(f"${name}") or name)
         case ConditionCall(function, arguments):
             return ConditionCall(function, tuple(_renamed_operand(argument, names) for argument in arguments))
+        case NumberExpression():
+            own = names_of(operand)
+            renamed = {name: AttributeVariable(names.get(f"${name}") or name) for name in own}
+            return cast("NumberExpression", substituted_number(operand, renamed))
         case _:
             return operand

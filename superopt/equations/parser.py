@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from importlib import resources
 from typing import TypeAlias, cast
@@ -16,9 +17,19 @@ from lark.exceptions import UnexpectedEOF, UnexpectedInput, UnexpectedToken
 from superopt.equations.entries import entries
 from superopt.equations.keywords import KEYWORDS
 from superopt.errors import IllTypedError, InvalidEquationError
+from superopt.ir.numbers import (
+    FUNCTIONS,
+    AttributeVariable,
+    Number,
+    minus,
+    names_of,
+    number_text,
+    over,
+    plus,
+    times,
+)
 from superopt.ir.terms import (
     AttributeTerm,
-    AttributeVariable,
     Condition,
     ConditionCall,
     ConditionName,
@@ -28,6 +39,7 @@ from superopt.ir.terms import (
     Term,
     Variable,
     VariableType,
+    as_condition_term,
 )
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME
 from superopt.ops.base import OPERATORS
@@ -38,14 +50,20 @@ _LABEL = re.compile(rf"\s*([A-Za-z0-9][\w.-]*)\s*:(?=\s)(?!\s*(?:{_ELEMENTS})\s*
 """A name before an equation; ``x: f32[n]`` declares a type instead."""
 
 _GRAMMAR = resources.files("superopt.equations").joinpath("grammar.lark").read_text(encoding="utf-8")
-_PARSER = lark.Lark(_GRAMMAR, start=["equation", "term"], parser="lalr")
+_PARSER = lark.Lark(_GRAMMAR, start=["equation", "term", "sum"], parser="lalr")
 
 Tree: TypeAlias = "lark.Tree[lark.Token]"
 
 DEEPEST = 100
 """Maximum nesting depth of terms and conditions, so that recursive functions stay within Python's stack."""
 
-_NESTING = frozenset(("application", "plain_application", "call"))
+_ARITHMETIC: Mapping[str, Callable[[Number, Number], Number]] = {
+    "plus": plus,
+    "minus": minus,
+    "times": times,
+    "over": over,
+}
+_NESTING = frozenset(("application", "plain_application", "call", "parenthesised", "negative", *_ARITHMETIC))
 MOST_DIGITS = 100
 _LONG_NUMBER = re.compile(rf"(?<![A-Za-z_\d])\d{{{MOST_DIGITS + 1}}}")
 _FOREIGN = re.compile(r"#[^\n]*|([^\x20-\x7e\t\n\f\r])")
@@ -69,6 +87,12 @@ def parse_term(text: str) -> Term:
     """Parses one term; raises InvalidEquationError."""
     reader = _Reader(text, 1, 0)
     return reader.term(reader.parse("term"))
+
+
+def parse_number(text: str) -> Number:
+    """Parses a number that attributes may have, such as ``a*c + 1/2``; raises InvalidEquationError."""
+    reader = _Reader(text, 1, 0)
+    return reader.number(reader.parse("sum"))
 
 
 class _Reader:
@@ -119,7 +143,7 @@ class _Reader:
         left, relation, right, *rest = self.parse("equation").children
         sides = [self._side(cast("Tree", side)) for side in (left, right)]
         clauses = [clause for tree in rest if isinstance(tree, lark.Tree) for clause in _trees(tree)]
-        conditions = tuple(_condition(clause) for clause in clauses)
+        conditions = tuple(self._condition(clause) for clause in clauses)
         if len(sides[0]) != len(sides[1]):
             raise InvalidEquationError(
                 f"line {self._first_line}: expected as many terms on both sides, "
@@ -179,23 +203,81 @@ class _Reader:
             raise self._error(tree, f"{name} is declared with two types")
 
     def _value(self, tree: Tree) -> AttributeTerm:
-        text = [str(child) for child in tree.children if isinstance(child, lark.Token)]
+        inner = _trees(tree)
+        if tree.data == "integers" or (tree.data == "parenthesised" and inner[0].data == "integer"):
+            return self._integers(tree)
+        if tree.data == "name" and str(tree.children[0]) in KEYWORDS:
+            return str(tree.children[0])
+        value = self.number(tree)
+        self._attributes |= names_of(value)
+        return value
+
+    def number(self, tree: Tree) -> Number:
+        """The number of a syntax tree, whose names are attribute variables."""
+        text, inner = str(tree.children[0] if tree.children else ""), _trees(tree)
         match tree.data:
             case "name":
-                if text[0] in KEYWORDS:
-                    return text[0]
-                self._attributes.add(text[0])
-                return AttributeVariable(text[0])
-            case "integers":
-                return _integers(tree)
-            case "fraction":
-                if int(text[1]) == 0:
-                    raise self._error(tree, f"{'/'.join(text)} divides by zero")
-                return Fraction(int(text[0]), int(text[1]))
+                if text in KEYWORDS:
+                    raise self._error(tree, f"{text} is no number")
+                return AttributeVariable(text)
+            case "integer":
+                return int(text)
             case "decimal":
-                return Fraction(text[0])
+                return Fraction(text)
+            case "parenthesised":
+                return self.number(inner[0])
+            case "negative":
+                return times(-1, self.number(inner[0]))
+            case "integers":
+                raise self._error(tree, "expected a number, got a tuple")
+            case "call":
+                return self._chosen(text, tree)
             case _:
-                return int(text[0])
+                return self._calculated(tree)
+
+    def _chosen(self, function: str, tree: Tree) -> Number:
+        numbers = _trees(tree)
+        if function not in FUNCTIONS or len(numbers) != 2:
+            raise self._error(tree, f"expected min(a, b) or max(a, b), got {function} of {len(numbers)}")
+        return FUNCTIONS[function](*map(self.number, numbers))
+
+    def _calculated(self, tree: Tree) -> Number:
+        left, right = map(self.number, _trees(tree))
+        if tree.data == "over" and right == 0:
+            raise self._error(tree, f"{number_text(left)}/{number_text(right)} divides by zero")
+        try:
+            return _ARITHMETIC[tree.data](left, right)
+        except IllTypedError as error:
+            raise self._error(tree, str(error)) from None
+
+    def _integers(self, tree: Tree) -> tuple[int, ...]:
+        numbers = [self.number(child) for child in _trees(tree)]
+        if not all(isinstance(number, int) for number in numbers):
+            raise self._error(tree, "expected a tuple of whole numbers")
+        return cast("tuple[int, ...]", tuple(numbers))
+
+    def _condition(self, tree: Tree) -> Condition:
+        operands = [child for child in cast("list[object]", tree.children) if child is not None]
+        if len(operands) == 1:
+            return Condition(self._operand(cast("Tree", operands[0])))
+        left, relation, right = operands
+        return Condition(self._operand(cast("Tree", left)), str(relation), self._operand(cast("Tree", right)))
+
+    def _operand(self, tree: Tree) -> ConditionTerm:
+        text, inner = str(tree.children[0] if tree.children else ""), _trees(tree)
+        match tree.data:
+            case "call" if text not in FUNCTIONS:
+                return ConditionCall(text, tuple(self._operand(child) for child in inner))
+            case "name":
+                return text if text in KEYWORDS else ConditionName(text)
+            case "integers":
+                return self._integers(tree)
+            case "parenthesised" if inner[0].data == "integer":
+                return self._integers(tree)
+            case _:
+                value = as_condition_term(self.number(tree))
+                assert value is not None, "numbers are operands"
+                return value
 
     def _error(self, tree: Tree, message: str) -> InvalidEquationError:
         first = next(tree.scan_values(lambda child: isinstance(child, lark.Token)))
@@ -222,28 +304,3 @@ def _trees(tree: Tree) -> list[Tree]:
 def _dimension(tree: Tree) -> int | str:
     text = str(tree.children[0])
     return int(text) if tree.data == "sized_dimension" else text
-
-
-def _integers(tree: Tree) -> tuple[int, ...]:
-    return tuple(int(str(child.children[0])) for child in _trees(tree))
-
-
-def _condition(tree: Tree) -> Condition:
-    operands = [child for child in cast("list[object]", tree.children) if child is not None]
-    if len(operands) == 1:
-        return Condition(_operand(cast("Tree", operands[0])))
-    left, relation, right = operands
-    return Condition(_operand(cast("Tree", left)), str(relation), _operand(cast("Tree", right)))
-
-
-def _operand(tree: Tree) -> ConditionTerm:
-    text = str(tree.children[0])
-    match tree.data:
-        case "call":
-            return ConditionCall(text, tuple(_operand(child) for child in _trees(tree)))
-        case "operand_number":
-            return int(text)
-        case "operand_integers":
-            return _integers(tree)
-        case _:
-            return text if text in KEYWORDS else ConditionName(text)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from superopt.ir.numbers import AttributeVariable, NumberExpression, number_text
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
-    AttributeVariable,
     Condition,
     ConditionCall,
     ConditionName,
@@ -70,8 +70,8 @@ def _application(term: Application, types: dict[str, VariableType]) -> str:
 
 def _value(value: AttributeTerm) -> str:
     match value:
-        case AttributeVariable(name):
-            return name
+        case AttributeVariable() | NumberExpression():
+            return number_text(value)
         case tuple():
             return f"({', '.join(str(part) for part in value)}{',' if len(value) == 1 else ''})"
         case Fraction():

@@ -26,7 +26,7 @@ from superopt.instances.search import (
 )
 from superopt.instances.values import Bound
 from superopt.ir.dimensions import Dimension, symbol
-from superopt.ir.terms import AttributeVariable
+from superopt.ir.numbers import AttributeVariable
 from superopt.ir.types import ElementType, TensorType
 from superopt.rewriting.conditions import holds
 

@@ -11,7 +11,8 @@ from superopt.domains import Domain
 from superopt.instances.divided import demanding
 from superopt.instances.instance import Instance
 from superopt.ir.dimensions import Dimension
-from superopt.ir.terms import Application, AttributeVariable, Equation, Term, Variable, subterms
+from superopt.ir.numbers import names_of, substituted_number
+from superopt.ir.terms import Application, Equation, Term, Variable, subterms
 from superopt.ir.types import TensorType
 from superopt.ops.base import OPERATORS, Operator, attributes_of, operator_from_attributes
 from superopt.ops.parallel import ParallelOperator
@@ -43,9 +44,9 @@ class Instruction:
 
     @cached_property
     def variables(self) -> tuple[tuple[str, str], ...]:
-        """(attribute, name) of each attribute variable."""
+        """(attribute, name) of each attribute variable, those of calculated numbers included."""
         pairs = self.term.attributes
-        return tuple((name, value.name) for name, value in pairs if isinstance(value, AttributeVariable))
+        return tuple((name, own) for name, value in pairs for own in sorted(names_of(value)))
 
 
 @dataclass(frozen=True)
@@ -117,10 +118,7 @@ class Program:
 
     def operator(self, step: Instruction, attributes: Mapping[str, object], implicit: Implicit) -> Operator:
         """The operator of a step; raises IllTypedError for a value that it does not take."""
-        values = {
-            name: attributes[value.name] if isinstance(value, AttributeVariable) else value
-            for name, value in step.term.attributes
-        }
+        values = {name: substituted_number(value, attributes) for name, value in step.term.attributes}
         values |= implicit
         key = (step.place, *values.values())
         found = self._operators.get(key)

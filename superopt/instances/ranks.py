@@ -9,7 +9,7 @@ from functools import lru_cache
 from superopt.errors import IllTypedError, RankMismatchError
 from superopt.instances.values import likely_values
 from superopt.ir.dimensions import symbol
-from superopt.ir.terms import AttributeVariable
+from superopt.ir.numbers import names_of, substituted_number
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.base import OPERATORS, operator_from_attributes
 
@@ -56,13 +56,13 @@ def _ranks_fit(
     )
     open_: dict[str, Sequence[object]] = {}
     for name, value in attributes:
-        if isinstance(value, AttributeVariable):
+        for own in names_of(value):
             values = likely_values(name, inputs)
-            open_.setdefault(value.name, values if name in _ABOUT_AXES else values[:1])
+            open_.setdefault(own, values if name in _ABOUT_AXES else values[:1])
     for together in itertools.islice(itertools.product(*open_.values()), _MOST_VALUES):
         chosen = dict(zip(open_, together, strict=True))
-        given = {n: chosen[v.name] if isinstance(v, AttributeVariable) else v for n, v in attributes}
         try:
+            given = {name: substituted_number(value, chosen) for name, value in attributes}
             operator_from_attributes(operator, given).infer(*inputs)
         except RankMismatchError:
             continue

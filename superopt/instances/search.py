@@ -20,7 +20,8 @@ from superopt.instances.program import COMPUTING_WITH_SIZES, Implicit, Instructi
 from superopt.instances.ranks import fitting_ranks
 from superopt.instances.requirements import implied_sizes
 from superopt.ir.dimensions import Dimension, solve, substitute, symbol, symbols_of
-from superopt.ir.terms import AttributeVariable, Condition, ConditionCall
+from superopt.ir.numbers import AttributeVariable, NumberExpression, substituted_number
+from superopt.ir.terms import Condition, ConditionCall
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, TensorType
 from superopt.ops import attributes as written
 from superopt.ops.base import Operator
@@ -82,6 +83,10 @@ class State:
         if type_ is None:
             raise IllTypedError(f"the type of value {place} is not known yet")
         return type_
+
+
+_ANY = 1
+"""A number in place of calculated ones where only ranks matter, which do not depend on it."""
 
 
 class TypingSearch(ABC):
@@ -239,7 +244,10 @@ class TypingSearch(ABC):
             type_ = state.types[place]
             pattern.append((places.setdefault(place, len(places)), None if type_ is None else type_.rank))
         known = tuple(
-            (name, state.attributes.get(value.name, value) if isinstance(value, AttributeVariable) else value)
+            (
+                name,
+                _ANY if isinstance(value, NumberExpression) else substituted_number(value, state.attributes),
+            )
             for name, value in step.term.attributes
         )
         return fitting_ranks(step.term.operator, known, tuple(pattern), self.largest_rank)

@@ -11,7 +11,7 @@ from superopt.ir.dimensions import product
 from superopt.ir.terms import AttributeTerm
 from superopt.ir.types import ShardedType, TensorType
 from superopt.ops.activation import ACTIVATIONS, APPROXIMATIONS
-from superopt.ops.attributes import PADDING_WORDS
+from superopt.ops.attributes import NUMBERS, PADDING_WORDS
 from superopt.ops.base import OPERATORS
 
 MAX_RANK = 4
@@ -37,44 +37,39 @@ class AttributeValues:
     """``likely`` values to draw from, those that validation goes through ``up_to_bound``.
 
     ``every``: all, where that is a few words. ``partial``: those to look at for undefined elements, with
-    numbers at which operators are partial. A ``number`` is one of which no type depends.
+    numbers at which operators are partial.
     """
 
     likely: Sequence[object] = _FRACTIONS
     up_to_bound: Sequence[object] = _POSITIVE
     partial: Sequence[object] = ()
     every: Sequence[object] = ()
-    is_number: bool = False
 
 
 def _words(*every: object) -> AttributeValues:
     return AttributeValues(every, every, every=every)
 
 
-def _number(
-    likely: Sequence[object], up_to_bound: Sequence[object], partial: Sequence[object]
-) -> AttributeValues:
-    return AttributeValues(likely, up_to_bound, partial, is_number=True)
-
-
 ATTRIBUTE_VALUES: Mapping[str, AttributeValues] = {
     "activation": AttributeValues(ACTIVATIONS, (ANY_ACTIVATION,), every=ACTIVATIONS),
-    "alpha": _number(_SIGNED, (Fraction(1, 5), -2, 0), (Fraction(1, 5), -2, 0)),
+    "alpha": AttributeValues(_SIGNED, (Fraction(1, 5), -2, 0), (Fraction(1, 5), -2, 0)),
     "approximate": _words(*APPROXIMATIONS),
-    "beta": _number(_SIGNED, (Fraction(1, 2), -1), (Fraction(3, 4), 2, 0, -1)),
-    "bias": _number((0, *_SIGNED), _POSITIVE, (1, 0, -1)),
+    "beta": AttributeValues(_SIGNED, (Fraction(1, 2), -1), (Fraction(3, 4), 2, 0, -1)),
+    "bias": AttributeValues((0, *_SIGNED), _POSITIVE, (1, 0, -1)),
     "degree": AttributeValues((2, 2, 3, 4)),
     "dilation": AttributeValues(
         ((1, 1), (1, 1), (2, 2), (1, 2), (3, 1)), tuple(itertools.product(DILATIONS, repeat=2))
     ),
-    "epsilon": _number(_FRACTIONS, (Fraction(1, 100000), 1), (Fraction(1, 100000), 0, -1)),
-    "exponent": _number(
+    "epsilon": AttributeValues(_FRACTIONS, (Fraction(1, 100000), 1), (Fraction(1, 100000), 0, -1)),
+    "exponent": AttributeValues(
         _SIGNED,
         (3, Fraction(1, 2), Fraction(1, 3), -1),
         (2, 0, -1, Fraction(1, 2), Fraction(1, 3), Fraction(-3, 4)),
     ),
+    "high": AttributeValues(_SIGNED, (1, Fraction(-1, 2)), (1, 0)),
     "includes_padding": _words(0, 1),
     "kernel": AttributeValues(((1, 1), (3, 3), (2, 2), (3, 1), (1, 3), (5, 3), (2, 3), (4, 4))),
+    "low": AttributeValues((0, *_SIGNED), (0, Fraction(-2, 3)), (0, -1)),
     "padding": AttributeValues(
         (*PADDING_WORDS, (1, 1, 1, 1), (0, 1, 2, 1)),
         (*PADDING_WORDS, *(joined(a, b) for a, b in itertools.product(MARGINS, repeat=2))),
@@ -83,7 +78,7 @@ ATTRIBUTE_VALUES: Mapping[str, AttributeValues] = {
     "stride": AttributeValues(
         ((1, 1), (2, 2), (1, 2), (3, 1), (3, 3), (4, 2)), tuple(itertools.product(STRIDES, repeat=2))
     ),
-    "value": _number((0, *_SIGNED), (0, 1, -1, 2, Fraction(1, 2)), (0, 1, -1, 2, Fraction(1, 2))),
+    "value": AttributeValues((0, *_SIGNED), (0, 1, -1, 2, Fraction(1, 2)), (0, 1, -1, 2, Fraction(1, 2))),
 }
 """Of attributes whose values do not depend on the types of inputs; sizes of the bound are added to it."""
 
@@ -103,8 +98,8 @@ FEW_INTEGERS: tuple[AttributeTerm, ...] = (3, 5, 2)
 FEW_FRACTIONS: tuple[AttributeTerm, ...] = (Fraction(1, 2), Fraction(3, 4), Fraction(2, 7))
 """The same for attributes that are numbers."""
 
-NUMERIC = frozenset(name for name, values in ATTRIBUTE_VALUES.items() if values.is_number)
-"""Attributes that no type depends on, and of which every number is a value."""
+NUMERIC = NUMBERS
+"""Attributes of which every number is a value, and on which no type depends."""
 
 _OTHER = AttributeValues()
 

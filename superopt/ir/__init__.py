@@ -12,12 +12,12 @@ from superopt.ir.graph import (
     Value,
     Weight,
 )
+from superopt.ir.numbers import AttributeVariable, NumberExpression
 from superopt.ir.plan import FusionGroup, Parallelism, Plan
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
     AttributeValue,
-    AttributeVariable,
     Condition,
     ConditionCall,
     ConditionName,
@@ -50,6 +50,7 @@ __all__ = [
     "Input",
     "Node",
     "NodeId",
+    "NumberExpression",
     "Parallelism",
     "Plan",
     "SymbolicDimension",

@@ -281,34 +281,6 @@ def _taken(atoms: list[Atom], atom: Atom) -> bool:
     return True
 
 
-def is_multiple(dimension: Dimension, number: int) -> bool:
-    """Whether the dimension is a multiple of a positive number for all values of its symbols."""
-    if isinstance(dimension, int):
-        return dimension % number == 0
-    return all(coefficient % number == 0 for _, coefficient in dimension.terms)
-
-
-def is_positive(dimension: Dimension) -> bool:
-    """Whether the dimension is at least 1 if all symbols are; False where this is not evident."""
-    if isinstance(dimension, int):
-        return dimension > 0
-    return all(
-        coefficient > 0 and all(isinstance(atom, Symbol) for atom in monomial)
-        for monomial, coefficient in dimension.terms
-    )
-
-
-def surely_below(left: Dimension, right: Dimension) -> bool:
-    """Whether ``left < right`` for all values of the symbols: their difference is a negative number."""
-    difference = left - right
-    return isinstance(difference, int) and difference < 0
-
-
-def surely_even(dimension: Dimension) -> bool:
-    """Whether the dimension is a multiple of 2 for all values of the symbols."""
-    return is_multiple(dimension, 2)
-
-
 def product(dimensions: Iterable[Dimension]) -> Dimension:
     """The product of all dimensions; 1 for none."""
     total: Dimension = 1

@@ -1,7 +1,8 @@
 """Terms and equations: the syntax of axioms and rules, independent of operator semantics.
 
-A term is a variable or an operator applied to terms. Attributes of an operator are constants or attribute
-variables. An equation has equally many terms on both sides; equal subterms are one node.
+A term is a variable or an operator applied to terms. Attributes of an operator are constants, attribute
+variables, or numbers calculated from these. An equation has equally many terms on both sides; equal subterms
+are one node.
 """
 
 from __future__ import annotations
@@ -11,19 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import TypeAlias
+from typing import TypeAlias, cast
+
+from superopt.ir.numbers import AttributeVariable, NumberExpression, names_of
 
 AttributeValue: TypeAlias = "int | float | Fraction | str | tuple[int, ...]"
 
 
-@dataclass(frozen=True, slots=True)
-class AttributeVariable:
-    """An attribute variable of a rule, such as ``s`` in ``conv[stride=s]``."""
-
-    name: str
-
-
-AttributeTerm: TypeAlias = "AttributeValue | AttributeVariable"
+AttributeTerm: TypeAlias = "AttributeValue | AttributeVariable | NumberExpression"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +92,17 @@ class ConditionName:
     name: str
 
 
-ConditionTerm: TypeAlias = "int | str | tuple[int, ...] | ConditionName | ConditionCall"
+ConditionTerm: TypeAlias = (
+    "int | Fraction | str | tuple[int, ...] | ConditionName | ConditionCall | NumberExpression"
+)
+
+
+def as_condition_term(value: object) -> ConditionTerm | None:
+    """An attribute value as an operand of a condition; None for a float, which no condition can name."""
+    if isinstance(value, AttributeVariable):
+        return ConditionName(value.name)
+    constant = isinstance(value, int | Fraction | str | tuple | NumberExpression)
+    return cast("ConditionTerm", value) if constant else None
 
 
 class Direction(enum.StrEnum):
@@ -171,12 +177,17 @@ def variables(*terms: Term) -> tuple[str, ...]:
 
 def attribute_variables(*terms: Term) -> frozenset[str]:
     """Names of all attribute variables."""
-    return frozenset(
-        value.name
-        for term in applications(*terms)
-        for _, value in term.attributes
-        if isinstance(value, AttributeVariable)
-    )
+    found = (names_of(value) for term in applications(*terms) for _, value in term.attributes)
+    return frozenset[str]().union(*found)
+
+
+def calculated(*terms: Term) -> Iterator[tuple[Application, str, NumberExpression]]:
+    """The attributes in all subterms that are numbers calculated from others, each with its application and
+    name."""
+    for term in applications(*terms):
+        for name, value in term.attributes:
+            if isinstance(value, NumberExpression):
+                yield term, name, value
 
 
 def operator_count(*terms: Term) -> int:

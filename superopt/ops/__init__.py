@@ -8,10 +8,12 @@ from superopt.ops import (
     filled,
     matrix,
     normalization,
+    order,
     parallel,
     pooling,
     reduction,
     shape,
+    transposed,
     upsampling,
 )
 from superopt.ops.attributes import normalise_attribute
@@ -45,9 +47,11 @@ __all__ = [
     "normalise_attribute",
     "normalization",
     "operator_from_attributes",
+    "order",
     "parallel",
     "pooling",
     "reduction",
     "shape",
+    "transposed",
     "upsampling",
 ]

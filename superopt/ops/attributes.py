@@ -14,6 +14,9 @@ from superopt.ir.dimensions import Dimension, SymbolicDimension, substitute
 PAIRS = frozenset(("kernel", "stride", "dilation"))
 """Attributes that hold one number for rows and one for columns."""
 
+NUMBERS = frozenset(("alpha", "beta", "bias", "epsilon", "exponent", "high", "low", "value"))
+"""Attributes of which every number is a value, and on which no type depends."""
+
 PADDING_WORDS = ("valid", "same", "same_upper", "same_lower")
 
 
@@ -57,6 +60,11 @@ def checked_attribute(operator: str, name: str, value: object) -> object:
     return value
 
 
+def is_numeric(name: str) -> bool:
+    """Whether the attribute is a number of which no type depends, so that arithmetic may give it."""
+    return ATTRIBUTE_KINDS.get(name) is _NUMBER
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, int | Fraction)
 
@@ -94,7 +102,7 @@ _SIZE = AttributeKind("a size", _is_size)
 _SIZES = AttributeKind("a tuple of sizes", _tuple_of(_is_size))
 ATTRIBUTE_KINDS: Mapping[str, AttributeKind] = {
     **dict.fromkeys(PAIRS, _PAIR),
-    **dict.fromkeys(("alpha", "beta", "bias", "epsilon", "exponent", "value"), _NUMBER),
+    **dict.fromkeys(NUMBERS, _NUMBER),
     **dict.fromkeys(("channels", "size"), _SIZE),
     **dict.fromkeys(("shape", "sizes"), _SIZES),
     "activation": AttributeKind("a word", lambda value: isinstance(value, str)),

@@ -141,7 +141,7 @@ class Operator(ABC):
     divides: ClassVar[Divided | None] = None
     gathers: ClassVar[bool] = False
     undone_by: ClassVar[str | None] = None
-    typical: ClassVar[Mapping[str, tuple[Fraction | int, ...]]] = {}
+    typical: ClassVar[Mapping[str, tuple[object, ...]]] = {}
 
     def infer(self, *types: ValueType) -> tuple[TensorType, ...]:
         """Output types for input types, divided tensors among them; raises IllTypedError

@@ -13,7 +13,8 @@ import numpy as np
 from superopt.domains import Domain
 from superopt.domains.arrays import padded
 from superopt.errors import IllTypedError
-from superopt.ir.dimensions import Dimension, floor_divide, surely_below, surely_even
+from superopt.ir.bounds import surely_below, surely_even
+from superopt.ir.dimensions import Dimension, floor_divide
 from superopt.ir.types import ElementType, TensorType, ValueType
 from superopt.ops.activation import Activation, Relu, activate, activation_from_text
 from superopt.ops.base import (

@@ -42,7 +42,7 @@ class LocalResponseNormalization(UnaryElementwise):
     positions: ClassVar[int | None] = 4
     ranks: ClassVar[tuple[int, ...]] = (4,)
     element_wise: ClassVar[bool] = False
-    typical: ClassVar[Mapping[str, tuple[Fraction | int, ...]]] = {"beta": (Fraction(3, 4), Fraction(1, 2))}
+    typical: ClassVar[Mapping[str, tuple[object, ...]]] = {"beta": (Fraction(3, 4), Fraction(1, 2))}
     onnx: ClassVar[OnnxForm | None] = OnnxForm(
         "LRN", attributes=(("size", "size"), ("alpha", "alpha"), ("beta", "beta"), ("bias", "bias"))
     )

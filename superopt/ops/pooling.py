@@ -9,7 +9,7 @@ import numpy as np
 
 from superopt.domains import Domain
 from superopt.errors import IllTypedError
-from superopt.ir.dimensions import surely_below
+from superopt.ir.bounds import surely_below
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops.base import (
     OnnxForm,

@@ -1,7 +1,8 @@
-"""Exponential, and sum, mean and maximum along one axis: the components of softmax and normalisations."""
+"""Exponential and logarithm, and sum, mean, maximum and minimum along one axis."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, TypeVar
@@ -39,6 +40,25 @@ class Exp(UnaryElementwise):
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """Exponential."""
         return (domain.exp(arrays[0]),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Log(UnaryElementwise):
+    """Natural logarithm, elementwise."""
+
+    name: ClassVar[str] = "log"
+    onnx: ClassVar[OnnxForm | None] = OnnxForm("Log", since=6)
+
+    @classmethod
+    def is_total(cls, attributes: Mapping[str, object]) -> bool:
+        """Undefined where the argument is not positive."""
+        del attributes
+        return False
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """The named function ``log``."""
+        return (domain.apply("log", arrays[0]),)
 
 
 class Reduction(Operator):
@@ -119,6 +139,20 @@ class ReduceMax(Reduction):
         """Maximum."""
         axis = axis_of(self.name, self.axis, len(domain.shape(arrays[0])))
         return (domain.reshape(domain.max_along(arrays[0], axis), _kept(domain, arrays[0], axis)),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class ReduceMin(Reduction):
+    """The smallest element along an axis."""
+
+    name: ClassVar[str] = "reduce_min"
+    comparing: ClassVar[bool] = True
+    axis: int
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """The negative of the largest negative."""
+        return tuple(map(domain.negate, ReduceMax(self.axis).evaluate(domain, domain.negate(arrays[0]))))
 
 
 def sum_along(domain: Domain[A], array: A, axis: int) -> A:

@@ -22,7 +22,8 @@ from typing import ClassVar, Protocol, TypeVar
 from superopt.domains import Array, Domain
 from superopt.domains.arrays import namespace, reshaped
 from superopt.errors import DimensionMismatchError, IllTypedError
-from superopt.ir.dimensions import Dimension, SymbolicDimension, is_multiple, symbol
+from superopt.ir.bounds import is_multiple
+from superopt.ir.dimensions import Dimension, SymbolicDimension, symbol
 from superopt.ir.types import Division, ShardedType, TensorType, UnknownType, ValueType
 from superopt.ops.splits import SplitKind, Splits
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import cast
 
 from superopt.errors import IllTypedError
-from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Term, Variable
-from superopt.ops.attributes import checked_attribute, normalise_attribute
+from superopt.ir.numbers import AttributeVariable, NumberExpression, substituted_number
+from superopt.ir.terms import Application, AttributeTerm, Term, Variable
+from superopt.ops.attributes import checked_attribute, is_numeric, normalise_attribute
 from superopt.ops.base import OPERATORS, attribute_defaults, attribute_names
 
 
@@ -29,7 +30,9 @@ def application(operator: str, attributes: Mapping[str, AttributeTerm], *inputs:
                 raise IllTypedError(f"{operator} needs the attribute {name}")
             continue
         value = attributes[name]
-        if not isinstance(value, AttributeVariable):
+        if isinstance(value, NumberExpression) and not is_numeric(name):
+            raise IllTypedError(f"{operator}: {name} is not a number that can be calculated, got {value}")
+        if not isinstance(value, AttributeVariable | NumberExpression):
             value = cast("AttributeTerm", checked_attribute(operator, name, value))
             if name in defaults and normalise_attribute(name, defaults[name]) == value:
                 continue
@@ -43,8 +46,7 @@ def instantiate(term: Term, terms: Mapping[str, Term], attributes: Mapping[str, 
     if isinstance(term, Variable):
         return terms[term.name]
     values = {
-        name: attributes[value.name] if isinstance(value, AttributeVariable) else value
-        for name, value in term.attributes
+        name: cast("AttributeTerm", substituted_number(value, attributes)) for name, value in term.attributes
     }
     return application(
         term.operator, values, *(instantiate(child, terms, attributes) for child in term.inputs)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from superopt.domains import Domain
 from superopt.errors import IllTypedError
-from superopt.ir.dimensions import surely_below
+from superopt.ir.bounds import surely_below
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops.base import Operator, Work, moved_bytes, register, require_float, require_rank, tensors
 from superopt.ops.splits import Splits, axis_by_axis

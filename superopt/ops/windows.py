@@ -12,7 +12,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from superopt.domains import Array, Domain, arrays
 from superopt.errors import IllTypedError
-from superopt.ir.dimensions import Dimension, floor_divide, surely_below, surely_even
+from superopt.ir.bounds import surely_below, surely_even
+from superopt.ir.dimensions import Dimension, floor_divide
 from superopt.ops.attributes import PADDING_WORDS
 
 A = TypeVar("A")

@@ -10,7 +10,8 @@ from typing import NamedTuple, TypeAlias, cast
 from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import Value
-from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Term
+from superopt.ir.numbers import AttributeVariable
+from superopt.ir.terms import Application, AttributeTerm, Term
 from superopt.ops.attributes import normalise_attribute
 from superopt.ops.base import attribute_defaults, attribute_names
 from superopt.ops.matrix import permutation_of

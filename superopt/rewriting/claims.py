@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import cast
 
-from superopt.ir.terms import AttributeVariable, Equation
+from superopt.ir.numbers import AttributeVariable
+from superopt.ir.terms import Equation
 from superopt.ir.types import TensorType
 from superopt.ops.base import OPERATORS
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from fractions import Fraction
 from typing import TypeAlias, cast
 
-from superopt.errors import InvalidEquationError
+from superopt.errors import IllTypedError, InvalidEquationError
 from superopt.ir.dimensions import Dimension, SymbolicDimension, floor_divide, symbol
+from superopt.ir.numbers import NumberExpression, names_of, substituted_number
 from superopt.ir.terms import (
     Condition,
     ConditionCall,
@@ -20,12 +21,19 @@ from superopt.ir.terms import (
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, TensorType
 
 _PARITY = symbol("parity")
-Quantity: TypeAlias = "Dimension | str | tuple[Dimension, ...] | TensorType"
+Quantity: TypeAlias = "Dimension | Fraction | str | tuple[Dimension, ...] | TensorType"
 
 
 def holds(condition: Condition, types: Mapping[str, TensorType], attributes: Mapping[str, object]) -> bool:
-    """Whether the clause holds; an undecidable one about symbols does not. Raises InvalidEquationError for an
-    unknown name or function."""
+    """Whether the clause holds; an undecidable one about symbols does not, nor one that divides by 0. Raises
+    InvalidEquationError for an unknown name or function."""
+    try:
+        return _holds(condition, types, attributes)
+    except IllTypedError:
+        return False
+
+
+def _holds(condition: Condition, types: Mapping[str, TensorType], attributes: Mapping[str, object]) -> bool:
     left = _quantity(condition.left, types, attributes)
     if condition.right is None:
         return left == 1
@@ -136,6 +144,9 @@ def _why_undecidable(term: ConditionTerm, names: Set[str]) -> str | None:
             if len(arguments) != arity:
                 return f"{function} takes {arity} arguments in a condition, got {len(arguments)}"
             return next((reason for a in arguments if (reason := _why_undecidable(a, names))), None)
+        case NumberExpression():
+            missing = sorted(names_of(term) - names)
+            return f"the condition names {missing[0]}, which the source does not have" if missing else None
         case _:
             return None
 
@@ -173,7 +184,7 @@ def _names(term: ConditionTerm) -> frozenset[str]:
         case ConditionCall(_, arguments):
             return frozenset[str]().union(*(_names(argument) for argument in arguments))
         case _:
-            return frozenset()
+            return names_of(term)
 
 
 def _is_symbolic(quantity: Quantity) -> bool:
@@ -198,6 +209,11 @@ def _quantity(
                     f"where: unknown function {function}; known: {', '.join(sorted(FUNCTIONS))}"
                 )
             return implementation(*(_quantity(argument, types, attributes) for argument in arguments))
+        case NumberExpression():
+            missing = sorted(names_of(term) - attributes.keys())
+            if missing:
+                raise InvalidEquationError(f"where: unknown number {missing[0]}")
+            return cast("Quantity", substituted_number(term, attributes))
         case _:
             return term
 
@@ -295,8 +311,8 @@ def _all_leave(remainder: int, quantity: Quantity) -> Quantity:
 def _numbers(quantity: Quantity) -> tuple[Dimension, ...]:
     if isinstance(quantity, tuple):
         return quantity
-    if isinstance(quantity, str | TensorType):
-        raise InvalidEquationError(f"where: expected a number, got {quantity}")
+    if isinstance(quantity, Fraction | str | TensorType):
+        raise InvalidEquationError(f"where: expected a whole number, got {quantity}")
     return (quantity,)
 
 

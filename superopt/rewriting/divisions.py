@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from superopt.ir.dimensions import Dimension
-from superopt.ir.terms import Application, AttributeVariable, Equation, Term, Variable
+from superopt.ir.numbers import AttributeVariable
+from superopt.ir.terms import Application, Equation, Term, Variable
 from superopt.ir.types import Division, ElementType, ShardedType, TensorType
 from superopt.ops.roles import Divided
 from superopt.ops.traits import named, traits

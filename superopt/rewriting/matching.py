@@ -17,7 +17,8 @@ import numpy as np
 
 from superopt.ir.dimensions import Dimension, sum_of
 from superopt.ir.graph import Graph, GraphEditor, NodeId, Value, Weight
-from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Term, Variable
+from superopt.ir.numbers import AttributeVariable
+from superopt.ir.terms import Application, AttributeTerm, Term, Variable
 from superopt.ir.types import TensorType
 from superopt.ops.base import Operator
 from superopt.ops.filled import Filled

@@ -9,9 +9,9 @@ from functools import cached_property
 from itertools import chain, pairwise
 
 from superopt.errors import InvalidEquationError
+from superopt.ir.numbers import AttributeVariable
 from superopt.ir.terms import (
     Application,
-    AttributeVariable,
     Condition,
     Direction,
     Equation,
@@ -19,6 +19,7 @@ from superopt.ir.terms import (
     Variable,
     applications,
     attribute_variables,
+    calculated,
     subterms,
     variables,
 )
@@ -162,6 +163,8 @@ def why_unusable(source: Iterable[Term], target: Iterable[Term]) -> str | None:
     source, target = tuple(source), tuple(target)
     if any(isinstance(term, Variable) for term in source):
         return "the source is a bare variable, which matches everything"
+    for _, _, number in calculated(*source):
+        return f"the source computes the number {number}, which only a target may"
     bound = frozenset(variables(*source))
     unbound = [name for name in variables(*target) if name not in bound]
     if unbound:

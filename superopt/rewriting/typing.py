@@ -15,9 +15,9 @@ from typing import cast
 
 from superopt.errors import DimensionMismatchError, IllTypedError
 from superopt.ir.dimensions import Dimension, solve, substitute, symbol, symbols_of
+from superopt.ir.numbers import AttributeVariable, names_of, substituted_number
 from superopt.ir.terms import (
     Application,
-    AttributeVariable,
     Equation,
     Term,
     Variable,
@@ -149,12 +149,10 @@ class _Unifier:
     def _explicit_attributes(self, term: Application) -> dict[str, object]:
         values: dict[str, object] = {}
         for name, value in term.attributes:
-            if isinstance(value, AttributeVariable):
-                if value.name not in self._attributes:
-                    raise IllTypedError(f"{term.operator}: the attribute variable {value.name} has no value")
-                values[name] = self._attributes[value.name]
-            else:
-                values[name] = value
+            missing = names_of(value) - self._attributes.keys()
+            if missing:
+                raise IllTypedError(f"{term.operator}: the attribute variable {min(missing)} has no value")
+            values[name] = substituted_number(value, self._attributes)
         return values
 
     def _attribute(self, term: Application, name: str) -> object:
@@ -230,7 +228,7 @@ def _ordered(terms: tuple[Term, ...]) -> tuple[Application, ...]:
 def _is_open(term: Application) -> bool:
     """Whether the operator depends on attribute values or types."""
     return any(term.attribute(name) is None for name in OPERATORS[term.operator].implicit) or any(
-        isinstance(value, AttributeVariable) for _, value in term.attributes
+        names_of(value) for _, value in term.attributes
     )
 
 

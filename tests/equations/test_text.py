@@ -23,6 +23,7 @@ from superopt.ir import (
 )
 from superopt.ir.terms import AttributeTerm, ConditionTerm, attribute_variables, variables
 from superopt.ops import OPERATORS, attribute_names
+from superopt.ops.attributes import NUMBERS
 from superopt.ops.terms import application
 
 names = st.from_regex(r"[a-z_][a-z0-9_]{0,4}", fullmatch=True).filter(
@@ -41,7 +42,7 @@ VALUES: dict[str, st.SearchStrategy[AttributeTerm]] = {
     **dict.fromkeys(
         ("kernel", "stride", "dilation"), st.integers(1, 5) | st.tuples(st.integers(1, 5), st.integers(1, 5))
     ),
-    **dict.fromkeys(("alpha", "beta", "bias", "epsilon", "exponent", "value"), fractions),
+    **dict.fromkeys(NUMBERS, fractions),
     **dict.fromkeys(("size", "channels"), st.integers(1, 9)),
     "degree": st.integers(2, 9),
     **dict.fromkeys(("shape", "sizes"), st.lists(sizes, max_size=3).map(tuple)),
@@ -158,7 +159,7 @@ ERRORS = {
     "relu(x) = ": "line 1: the equation 'relu(x) =' ends too early",
     "relu(x) ~ x": "line 1, column 9: unexpected '~ x'",
     "relu(x) = x)": "line 1, column 12: unexpected ')'",
-    "some-name: relu(x) = rely(x)": "line 1, column 22: unknown operator rely; known: add, affine, ",
+    "some-name: relu(x) = rely(x)": "line 1, column 22: unknown operator rely; known: absolute, add, ",
     "name: relu(x) =\n  relu[alpha=1](x)": "line 2, column 3: relu has no attribute alpha; it has: none",
     "concat(x, y) = x": "line 1, column 1: concat needs the attribute axis",
     "enlarge[kernel=0](x) = x": "line 1, column 1: enlarge: expected kernel to be two positive integers, ",

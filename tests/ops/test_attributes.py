@@ -59,7 +59,7 @@ def test_a_float_becomes_a_fraction_that_rounds_to_it(number: float) -> None:
         ("hard_sigmoid", {"alpha": "relu"}, "hard_sigmoid: expected alpha to be a number, got relu"),
         ("gelu", {"approximate": "relu"}, "gelu: expected approximate to be none or tanh, got relu"),
         ("split", {"axis": 0, "sizes": (1, -1)}, "split: expected sizes to be a tuple of sizes, got (1, -1)"),
-        ("rotate", {}, "unknown operator rotate; known: add, "),
+        ("rotate", {}, "unknown operator rotate; known: absolute, add, "),
     ],
 )
 def test_wrong_values_are_refused(operator: str, attributes: dict[str, object], message: str) -> None:

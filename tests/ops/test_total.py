@@ -13,7 +13,7 @@ from superopt.ops import OPERATORS, attribute_defaults
 from superopt.ops.base import attributes_of, operator_from_attributes
 from tests.ops.examples import every_operator, examples
 
-PARTIAL = {"div", "sqrt", "batchnorm_scale"}
+PARTIAL = {"div", "log", "sqrt", "batchnorm_scale"}
 DEPENDS = {"power", "rms_normalization", "layer_normalization", "lrn"}
 
 

@@ -29,8 +29,8 @@ PARALLEL = {"partition", "combine", "replicate", "reduce", "pipeline", "batch"}
 
 IMAGE = (2, 4, 5, 6)
 CASES: list[tuple[str, dict[str, object], list[tuple[int, ...]]]] = [
-    *((name, {}, [(2, 3), (2, 3)]) for name in ("add", "sub", "mul", "div")),
-    *((name, {}, [(2, 3)]) for name in ("identity", "sqrt", "relu", "sigmoid", "tanh", "hard_swish", "silu", "erf", "gelu")),
+    *((name, {}, [(2, 3), (2, 3)]) for name in ("add", "sub", "mul", "div", "maximum", "minimum")),
+    *((name, {}, [(2, 3)]) for name in ("identity", "sqrt", "relu", "sigmoid", "tanh", "hard_swish", "silu", "erf", "gelu", "log", "absolute", "leaky_relu")),
     ("add", {}, [(2, 3), (3, 2)]),
     ("scale", {}, [(2, 3), ()]),
     ("scale", {}, [(2, 3), (1,)]),
@@ -39,10 +39,12 @@ CASES: list[tuple[str, dict[str, object], list[tuple[int, ...]]]] = [
     ("hard_sigmoid", {}, [(2, 3)]),
     ("hard_sigmoid", {"alpha": 1, "beta": 0.25}, [(2, 3)]),
     ("silu", {"alpha": 2}, [(2, 3)]),
+    ("leaky_relu", {"alpha": -1}, [(2, 3)]),
+    *(("clip", {"low": low, "high": high}, [(2, 3)]) for low, high in ((0, 1), (-1, 0.25), (1, -1))),
     ("gelu", {"approximate": "tanh"}, [(2, 3)]),
     *(("softmax", {"axis": axis}, [(2, 3, 4)]) for axis in (0, 1, -1, 3)),
     ("exp", {}, [(2, 3)]),
-    *((name, {"axis": axis}, [(2, 3, 4)]) for name in ("reduce_sum", "reduce_mean", "reduce_max") for axis in (0, 1, -1, 3)),
+    *((name, {"axis": axis}, [(2, 3, 4)]) for name in ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min") for axis in (0, 1, -1, 3)),
     *(("rms_normalization", {"epsilon": 0.5}, shapes) for shapes in ([(2, 3), (3,)], [(3,), (3,)], [(2, 3), (2,)], [(), ()])),
     *(("layer_normalization", {}, [(2, 3), (3,), vector]) for vector in ((3,), (1,), (2, 3))),
     ("affine", {"axis": 1}, [(2, 3, 4), (3,), (3,)]),
@@ -55,6 +57,9 @@ CASES: list[tuple[str, dict[str, object], list[tuple[int, ...]]]] = [
     ("identity_matrix", {"size": 3}, []),
     *(("conv", {"stride": stride, "padding": padding, "dilation": dilation, "activation": "relu"}, [IMAGE, (6, per_group, 3, 2 if padding != "same" else 3)])
       for stride in ((1, 1), (2, 3)) for padding in ("valid", "same", "same_upper", "same_lower", (0, 1, 2, 1)) for dilation in ((1, 1), (1, 2)) for per_group in (4, 2, 1)),
+    *(("conv_transpose", {"stride": stride, "padding": padding, "dilation": dilation}, [IMAGE, (4, 3, 3, 2)])
+      for stride in ((1, 1), (2, 3)) for padding in ("valid", "same", (1, 0, 2, 1), (9, 0, 9, 0)) for dilation in ((1, 1), (1, 2))),
+    ("conv_transpose", {}, [IMAGE, (3, 4, 3, 3)]),
     ("conv", {}, [IMAGE, (5, 2, 3, 3)]),
     ("conv", {}, [IMAGE, (5, 4, 9, 1)]),
     *((name, {"kernel": kernel, "stride": stride, "padding": padding}, [IMAGE])

@@ -124,7 +124,7 @@ def test_a_new_operator_changes_no_other(now: Meanings, tmp_path: Path) -> None:
                 "domain.add(sigmoid, sigmoid), domain.rational(1))",
                 "domain.add(sigmoid, sigmoid), domain.rational(-1))",
             ),
-            {"tanh", "gelu", "conv", "kernel_response"},
+            {"tanh", "gelu", "conv", "conv_transpose", "kernel_response"},
         ),
         (
             _replaced(_ACTIVATION, "line, domain.rational(1))", "line, domain.rational(2))"),

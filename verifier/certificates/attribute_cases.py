@@ -17,11 +17,14 @@ from math import gcd, prod
 from superopt.errors import IllTypedError
 from superopt.instances.values import ATTRIBUTE_VALUES, NUMERIC
 from superopt.ir.dimensions import symbol
-from superopt.ir.terms import AttributeVariable, Condition, ConditionCall, Equation, applications
+from superopt.ir.numbers import AttributeVariable, names_of
+from superopt.ir.terms import Condition, ConditionCall, Equation, applications
 from superopt.ops.attributes import PADDING_WORDS, PAIRS
 from superopt.rewriting.conditions import holds, names_in
 
-_NUMBERS = (Fraction(1, 2), 2, -1, Fraction(-1, 2), 3, 0, 1)
+_GENERIC = tuple(Fraction(p, q) for p, q in ((17, 19), (23, 29), (31, 37), (41, 43), (47, 53), (59, 61)))
+"""Different numbers for different variables: constants of equal numbers would be one term."""
+_SPECIAL = (2, -1, 3, 0, 1, Fraction(1, 2))
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29)
 
 
@@ -41,7 +44,7 @@ def attribute_cases(goal: Equation, largest_rank: int) -> Iterator[Mapping[str, 
             raise IllTypedError("a condition relates a number or a degree to what it is not compared with")
         if _relates_tensors(condition):
             raise IllTypedError("a condition relates ranks or axes of several tensors")
-    fixed = _numbers(goal, numbers)
+    fixed = _generic_numbers(goal, numbers)
     pools = [_values(name, kinds[name], largest_rank) for name in others]
     for chosen in _degrees(goal, degrees):
         for values in itertools.product(*pools):
@@ -72,8 +75,8 @@ def _kinds(equation: Equation) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for term in equation.applications:
         for attribute, value in term.attributes:
-            if isinstance(value, AttributeVariable):
-                found.setdefault(value.name, set()).add("kernel" if attribute in PAIRS else attribute)
+            for name in names_of(value):
+                found.setdefault(name, set()).add("kernel" if attribute in PAIRS else attribute)
     return found
 
 
@@ -108,10 +111,23 @@ def _values(name: str, kind: str, largest_rank: int) -> Sequence[object]:
             raise IllTypedError(f"what values {kind}={name} takes is not known")
 
 
-def _numbers(goal: Equation, names: Sequence[str]) -> Mapping[str, object]:
+def generic_numbers(goal: Equation) -> Mapping[str, object]:
+    """Return different values for the variables that are numbers; raises IllTypedError if none are known that
+    fulfil the conditions."""
+    return _generic_numbers(goal, sorted(numbers_of(goal)))
+
+
+def numbers_of(equation: Equation) -> frozenset[str]:
+    """Return the attribute variables that are numbers of which no type depends."""
+    return frozenset(name for name, said in _kinds(equation).items() if said <= NUMERIC)
+
+
+def _generic_numbers(goal: Equation, names: Sequence[str]) -> Mapping[str, object]:
     """Return numbers that satisfy the conditions about numbers alone."""
     own = [condition for condition in goal.conditions if names_in(condition) <= set(names)]
-    for values in itertools.product(_NUMBERS, repeat=len(names)):
+    generic = itertools.cycle(_GENERIC)
+    choices = [(number, -number, *_SPECIAL) for _, number in zip(names, generic, strict=False)]
+    for values in itertools.product(*choices):
         chosen = dict(zip(names, values, strict=True))
         if all(holds(condition, {}, chosen) for condition in own):
             return chosen
@@ -182,4 +198,4 @@ def _literals(goal: Equation) -> tuple[list[int], list[int]]:
     return sorted(sizes), sorted(degrees)
 
 
-__all__ = ["attribute_cases", "represented_variables"]
+__all__ = ["attribute_cases", "generic_numbers", "represented_variables"]

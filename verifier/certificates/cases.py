@@ -17,10 +17,10 @@ from typing import cast
 from superopt.errors import DimensionMismatchError, IllTypedError
 from superopt.instances.instance import Instance
 from superopt.ir.dimensions import Dimension, substitute, symbol
+from superopt.ir.numbers import substituted_number
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
-    AttributeVariable,
     Equation,
     Term,
     Variable,
@@ -292,10 +292,7 @@ class _Search:
             return (state.postponed(term),)
 
     def _explicit(self, term: Application, state: PartialTyping) -> dict[str, object]:
-        return {
-            name: state.attributes[value.name] if isinstance(value, AttributeVariable) else value
-            for name, value in term.attributes
-        }
+        return {name: substituted_number(value, state.attributes) for name, value in term.attributes}
 
     def _operator(self, term: Application, state: PartialTyping) -> tuple[PartialTyping, Operator]:
         """Return the operator with all its attributes, and the state updated with the attributes that the

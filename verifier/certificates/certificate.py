@@ -15,9 +15,10 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TypeAlias, cast
 
-from superopt.equations import format_term, parse_term
+from superopt.equations import format_term, parse_number, parse_term
 from superopt.errors import InvalidEquationError, InvalidFileError
-from superopt.ir.terms import AttributeTerm, AttributeVariable, Equation, Term
+from superopt.ir.numbers import AttributeVariable, NumberExpression, number_text
+from superopt.ir.terms import AttributeTerm, Equation, Term
 
 SCHEMA = 1
 
@@ -163,6 +164,8 @@ def _written(value: AttributeTerm) -> object:
     match value:
         case AttributeVariable(name):
             return {"variable": name}
+        case NumberExpression():
+            return {"number": number_text(value)}
         case Fraction():
             return {"fraction": [value.numerator, value.denominator]}
         case tuple():
@@ -184,7 +187,20 @@ def _read(value: object, where: str) -> AttributeTerm:
         parts = cast("list[object]", fraction)
         if len(parts) == 2 and all(map(_is_integer, parts)) and parts[1] != 0:
             return Fraction(*cast("list[int]", parts))
+    number = content.get("number")
+    if isinstance(number, str) and len(content) == 1:
+        return _number(number, where)
     raise InvalidFileError(f"{where}: expected an attribute, got {value!r}")
+
+
+def _number(text: str, where: str) -> AttributeTerm:
+    try:
+        value = parse_number(text)
+    except InvalidEquationError as error:
+        raise InvalidFileError(f"{where}: {error}") from error
+    if not isinstance(value, NumberExpression):
+        raise InvalidFileError(f"{where}: expected a calculated number, got {text!r}")
+    return value
 
 
 def _term(text: object, where: str) -> Term:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import cast
 
 from superopt.equations import format_condition, format_term
 from superopt.errors import IllTypedError
+from superopt.ir.numbers import divisors, names_of, number_text, substituted_number
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
-    AttributeVariable,
+    Condition,
     Direction,
     Equation,
     Term,
@@ -18,10 +20,11 @@ from superopt.ir.terms import (
     attribute_variables,
     variables,
 )
+from superopt.ops.attributes import is_numeric
 from superopt.ops.terms import application
-from superopt.verifier.certificates.attribute_cases import represented_variables
+from superopt.verifier.certificates.attribute_cases import numbers_of, represented_variables
 from superopt.verifier.certificates.certificate import Certificate, Link
-from superopt.verifier.certificates.declared_conditions import is_stated
+from superopt.verifier.certificates.declared_conditions import excludes_zero, is_stated, stated
 from superopt.verifier.certificates.definedness import why_undefined
 
 
@@ -50,6 +53,7 @@ def _require_written(
     goal: Equation, output: int, chain: Sequence[Link], axioms: Mapping[str, Equation]
 ) -> None:
     """Raise IllTypedError unless the text of each link of one chain follows from the previous text."""
+    given = stated(goal)
     current, right, where = goal.left[output], goal.right[output], f"output {output}"
     for number, link in enumerate(chain, 1):
         place = f"{where}, link {number} ({link.axiom})"
@@ -61,10 +65,11 @@ def _require_written(
         terms, values = dict(link.terms), dict(link.attributes)
         named = terms.keys() == set(variables(*sides)) and values.keys() == attribute_variables(*sides)
         require(named, f"{place}: expected a value for each variable of the axiom and for no other name")
+        _require_numbers_in_place(goal, axiom, link, place)
         numeric = represented_variables(axiom)
         for condition in axiom.conditions:
-            stated = is_stated(condition, numeric, {**values, **terms}, goal.conditions)
-            require(stated, f"{place}: the rule does not say {format_condition(condition)}")
+            said = is_stated(condition, numeric, {**values, **terms}, given)
+            require(said, f"{place}: the rule does not say {format_condition(condition)}")
         ways = (link.backwards,) if goal.direction is Direction.FORWARD else (False, True)
         undefined = [reason for way in ways if (reason := why_undefined(axiom, way, terms, values))]
         require(not undefined, f"{place}: {'; '.join(undefined)}")
@@ -75,11 +80,34 @@ def _require_written(
             part = inputs[index] if 0 <= index < len(inputs) else None
         if part != source:
             raise IllTypedError(f"{place}: expected {format_term(source)} at {link.path}")
+        _require_nonzero_divisors(given, (*values.values(), *_attribute_values(target)), place)
         current = _put(current, link.path, target)
         if current != link.term:
             raise IllTypedError(f"{place}: what follows is {format_term(current)}")
     if current != right:
         raise IllTypedError(f"{where}: the chain does not end at {format_term(right)}")
+
+
+def _require_numbers_in_place(goal: Equation, axiom: Equation, link: Link, place: str) -> None:
+    """Raise IllTypedError if a number of the rule, which may be any, stands for an attribute that types need,
+    such as a degree."""
+    numbers, own = numbers_of(goal), numbers_of(axiom)
+    for name, value in link.attributes:
+        require(name in own or not names_of(value) & numbers, f"{place}: {name} is no number like others")
+    for term in applications(*(term for _, term in link.terms)):
+        for name, value in term.attributes:
+            fits = is_numeric(name) or not names_of(value) & numbers
+            require(fits, f"{place}: {term.operator}: {name} is no number like others")
+
+
+def _require_nonzero_divisors(given: Sequence[Condition], values: Iterable[object], place: str) -> None:
+    """Raise IllTypedError if a number divides by what the rule allows to be 0."""
+    for divisor in (each for value in values for each in divisors(value)):
+        require(excludes_zero(given, divisor), f"{place}: the rule does not say {number_text(divisor)} != 0")
+
+
+def _attribute_values(*terms: Term) -> Iterator[object]:
+    return (value for term in applications(*terms) for _, value in term.attributes)
 
 
 def sides_of(axiom: Equation, link: Link) -> tuple[Term, Term]:
@@ -97,11 +125,11 @@ def fill(term: Term, terms: Mapping[str, Term], values: Mapping[str, AttributeTe
 
 
 def value_of(value: AttributeTerm, values: Mapping[str, AttributeTerm]) -> AttributeTerm:
-    if not isinstance(value, AttributeVariable):
-        return value
-    if value.name not in values:
-        raise IllTypedError(f"the attribute {value.name} has no value")
-    return values[value.name]
+    """Return the attribute with values for its variables; raises IllTypedError if one has none."""
+    missing = names_of(value) - values.keys()
+    if missing:
+        raise IllTypedError(f"the attribute {min(missing)} has no value")
+    return cast("AttributeTerm", substituted_number(value, values))
 
 
 def _put(whole: Term, path: tuple[int, ...], part: Term) -> Term:

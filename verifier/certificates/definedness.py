@@ -15,11 +15,12 @@ depends on an undefined one is undefined: fewer undefined elements in a part nev
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import cast
 
+from superopt.ir.numbers import substituted_number
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
-    AttributeVariable,
     Direction,
     Equation,
     Term,
@@ -75,7 +76,7 @@ def _partial(applied: Iterable[Application], attributes: Mapping[str, AttributeT
 
 
 def _value(value: AttributeTerm, attributes: Mapping[str, AttributeTerm]) -> AttributeTerm:
-    return attributes.get(value.name, value) if isinstance(value, AttributeVariable) else value
+    return cast("AttributeTerm", substituted_number(value, attributes))
 
 
 __all__ = ["is_total", "keeps_for_partial", "why_undefined"]

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from superopt.errors import IllTypedError
+from superopt.ir.numbers import AttributeVariable
 from superopt.ir.terms import (
     Application,
-    AttributeVariable,
     ConditionCall,
     Equation,
     Term,

@@ -14,8 +14,8 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from superopt.ir.numbers import AttributeVariable
 from superopt.ir.terms import (
-    AttributeVariable,
     Condition,
     ConditionCall,
     ConditionName,

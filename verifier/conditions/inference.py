@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import cast
 
 import numpy as np
 
@@ -19,9 +20,9 @@ from superopt.axioms import AxiomSet
 from superopt.errors import SuperoptError
 from superopt.instances.channels import Sizes
 from superopt.instances.drawn import DrawnInstance, DrawnInstances
+from superopt.ir.numbers import AttributeVariable, substituted_number
 from superopt.ir.terms import (
     AttributeTerm,
-    AttributeVariable,
     Condition,
     ConditionName,
     Equation,
@@ -283,8 +284,7 @@ def with_fixed_attributes(equation: Equation) -> Equation:
         if isinstance(term, Variable):
             return term
         values = {
-            name: fixed.get(value.name, value) if isinstance(value, AttributeVariable) else value
-            for name, value in term.attributes
+            name: cast("AttributeTerm", substituted_number(value, fixed)) for name, value in term.attributes
         }
         return application(term.operator, values, *map(written, term.inputs))
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -20,24 +20,26 @@ import numpy as np
 from superopt.domains import PrimeFieldDomain
 from superopt.errors import IllTypedError
 from superopt.instances.instance import Instance, assumed
-from superopt.ir.dimensions import is_positive
+from superopt.ir.bounds import is_positive
+from superopt.ir.numbers import names_of, substituted_number
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
-    AttributeVariable,
     Equation,
     Term,
     Variable,
     subterms,
 )
 from superopt.ir.types import TensorType
+from superopt.ops.attributes import is_numeric
+from superopt.ops.base import Operator, attributes_of, operator_from_attributes
 from superopt.ops.sharding import is_divided
 from superopt.ops.terms import application, instantiate
 from superopt.rewriting.conditions import holds
 from superopt.rewriting.evaluation import evaluate_terms
-from superopt.rewriting.typing import Typing, infer_terms
-from superopt.verifier.certificates.attribute_cases import represented_variables
-from superopt.verifier.certificates.declared_conditions import is_stated
+from superopt.rewriting.typing import Typing, infer_terms, leaves_shape_out
+from superopt.verifier.certificates.attribute_cases import generic_numbers, represented_variables
+from superopt.verifier.certificates.declared_conditions import is_stated, stated
 from superopt.verifier.prove.congruence import Congruence
 from superopt.verifier.prove.solver import AxiomInstance
 from superopt.verifier.seeds import seed_of
@@ -56,10 +58,12 @@ class ChainChecker:
     """Checks steps under one instance of one goal, each step once."""
 
     def __init__(self, goal: Equation, axioms: Mapping[str, Equation], instance: Instance) -> None:
+        instance = _with_generic_numbers(goal, instance)
         self._goal = goal
         self._axioms = axioms
         self._instance = instance
-        self._typings: dict[AxiomInstance, tuple[Equation, Typing] | None] = {}
+        self._stated = stated(goal)
+        self._typings: dict[AxiomInstance, tuple[tuple[Equation, Typing], ...]] = {}
         self._concrete: dict[Term, Term] = {}
         self._symbols = instance.symbols
         self._sizes = frozenset(
@@ -75,6 +79,11 @@ class ChainChecker:
             if isinstance(term, Application)
         }
 
+        self._types = tuple(dict.fromkeys(instance.typing.types.values()))
+        self._constants = frozenset(
+            term for term in self._pinned if isinstance(term, Application) and leaves_shape_out(term)
+        )
+
     def check(self, steps: Sequence[AxiomInstance]) -> CheckedSteps:
         """Type all steps, then close the sound ones under congruence."""
         sound = [step for step in steps if self.typed(step) is not None]
@@ -84,11 +93,26 @@ class ChainChecker:
     def typed(self, step: AxiomInstance) -> tuple[Equation, Typing] | None:
         """Return the axiom's instance and its typing; None if it is ill-typed or violates the axiom's
         condition."""
+        return next(iter(self._all_typed(step)), None)
+
+    def _all_typed(self, step: AxiomInstance) -> tuple[tuple[Equation, Typing], ...]:
+        """Return the axiom's instance with each of its typings that may matter. Constants have the types that
+        they have in the rule; or others, as constants of equal text may elsewhere. If the instance is about
+        constants alone, it has the type of any term of the rule."""
         if step not in self._typings:
-            self._typings[step] = self._type(step)
+            choices = [self._type(step, self._pinned)]
+            if choices == [None] and self._constants:
+                rest = {t: p for t, p in self._pinned.items() if t not in self._constants}
+                choices.append(self._type(step, rest))
+            if not step.terms:
+                choices += [self._type(step, {}, type_) for type_ in self._types]
+            self._typings[step] = tuple(typed for typed in choices if typed is not None)
         return self._typings[step]
 
-    def _type(self, step: AxiomInstance) -> tuple[Equation, Typing] | None:
+    def _type(
+        self, step: AxiomInstance, known: Mapping[Term, TensorType], whole: TensorType | None = None
+    ) -> tuple[Equation, Typing] | None:
+        """Type an axiom's instance, in which these terms and the ``whole`` have known types."""
         axiom = self._axioms[step.axiom]
         attributes = {name: self._value(value) for name, value in step.attributes}
         try:
@@ -97,7 +121,8 @@ class ChainChecker:
                 axiom, AxiomInstance(step.axiom, tuple(terms.items()), tuple(attributes.items()))
             )
             sides = grounded.terms
-            pinned = [(term, self._pinned[term]) for term in subterms(*sides) if term in self._pinned]
+            pinned = [(term, known[term]) for term in subterms(*sides) if term in known]
+            pinned += [(sides[0], whole)] if whole is not None else []
             typing = infer_terms(
                 sides,
                 self._instance.types,
@@ -135,8 +160,7 @@ class ChainChecker:
     def _is_stated(self, axiom: Equation, step: AxiomInstance) -> bool:
         """Whether the rule itself states the conditions that the step needs for open numbers."""
         values, numeric = {**dict(step.attributes), **dict(step.terms)}, represented_variables(axiom)
-        own = self._goal.conditions
-        return all(is_stated(condition, numeric, values, own) for condition in axiom.conditions)
+        return all(is_stated(condition, numeric, values, self._stated) for condition in axiom.conditions)
 
     def _assumes_nothing_new(self, typing: Typing) -> bool:
         return all(
@@ -151,12 +175,9 @@ class ChainChecker:
     def _connected(self, steps: Sequence[AxiomInstance]) -> bool:
         closure = Congruence()
         for step in steps:
-            typed = self.typed(step)
-            if typed is None:
-                continue
-            grounded, typing = typed
-            for left, right in zip(grounded.left, grounded.right, strict=True):
-                closure.merge(_add(closure, left, typing), _add(closure, right, typing))
+            for grounded, typing in self._all_typed(step):
+                for left, right in zip(grounded.left, grounded.right, strict=True):
+                    closure.merge(_add(closure, left, typing), _add(closure, right, typing))
         own = self._instance.typing
         return all(
             closure.equal(_add(closure, left, own), _add(closure, right, own))
@@ -178,7 +199,29 @@ class ChainChecker:
         return found
 
     def _value(self, value: AttributeTerm) -> AttributeTerm:
-        return self._instance.attributes[value.name] if isinstance(value, AttributeVariable) else value  # pyright: ignore[reportReturnType]
+        return cast("AttributeTerm", substituted_number(value, self._instance.attributes))
+
+
+def _with_generic_numbers(goal: Equation, instance: Instance) -> Instance:
+    """Return the instance with other values for the variables that are numbers. No type depends on them, but
+    by chance equal numbers would make one term of two constants that differ in shape."""
+    numbers = generic_numbers(goal)
+    if not numbers:
+        return instance
+    attributes = {**instance.attributes, **{n: v for n, v in numbers.items() if n in instance.attributes}}
+    operators = {
+        term: _with_numbers(term, operator, attributes)
+        for term, operator in instance.typing.operators.items()
+    }
+    return replace(instance, attributes=attributes, typing=replace(instance.typing, operators=operators))
+
+
+def _with_numbers(term: Application, operator: Operator, attributes: Mapping[str, object]) -> Operator:
+    given = {name: value for name, value in term.attributes if is_numeric(name) and names_of(value)}
+    if not given:
+        return operator
+    values = {name: substituted_number(value, attributes) for name, value in given.items()}
+    return operator_from_attributes(operator.name, {**attributes_of(operator), **values})
 
 
 def instances_of(

@@ -13,11 +13,18 @@ from functools import lru_cache
 from typing import TypeVar, cast
 
 from superopt.errors import IllTypedError
+from superopt.ir.numbers import (
+    AttributeVariable,
+    Number,
+    NumberExpression,
+    names_of,
+    number_text,
+    substituted_number,
+)
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
     AttributeValue,
-    AttributeVariable,
     Equation,
     Term,
     Variable,
@@ -25,6 +32,7 @@ from superopt.ir.terms import (
     attribute_variables,
     variables,
 )
+from superopt.ops.attributes import is_numeric
 from superopt.ops.base import OPERATORS, attribute_defaults, attribute_names, normalise_attribute
 from superopt.ops.parallel import ParallelOperator
 from superopt.ops.terms import application
@@ -38,13 +46,15 @@ _TAKING_APART: Mapping[str, str] = {
 }
 """Operators that undo a joining operator, so that its result is known to have parts."""
 
-_NUMBERS = frozenset(("alpha", "beta", "bias", "degree", "epsilon", "exponent", "value"))
+_GOAL = "!"
+"""First character of the goal's attribute variables in instances of axioms; no name in a text has it."""
 
 
 def sort_of(attribute: str) -> str:
     """Return the sort of the named attribute: one sort for all numbers, a separate sort for each other
     attribute."""
-    return "P-number" if attribute in _NUMBERS else f"P-{attribute}"
+    is_number = is_numeric(attribute) or attribute == "degree"
+    return "P-number" if is_number else f"P-{attribute}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +143,22 @@ class Vocabulary:
         return symbol
 
 
+def of_goal(value: AttributeTerm) -> AttributeTerm:
+    """Return a number of the goal as it is written in an instance of an axiom, whose own attribute variables
+    are bound by its quantifier."""
+    names = {name: AttributeVariable(_GOAL + name) for name in names_of(value)}
+    return cast("AttributeTerm", substituted_number(value, names))
+
+
+def _as_in_goal(value: Number) -> Number:
+    names = {name: AttributeVariable(name.removeprefix(_GOAL)) for name in names_of(value)}
+    return cast("Number", substituted_number(value, names))
+
+
+def _is_of_goal(name: str) -> bool:
+    return name.startswith(_GOAL)
+
+
 def axiom_command(axiom: Equation, vocabulary: Vocabulary) -> str:
     """Return the ``assert`` of an axiom for all tensors and attributes; the quantifier is named after the
     axiom.
@@ -159,7 +185,7 @@ def axiom_command(axiom: Equation, vocabulary: Vocabulary) -> str:
 def quantified_names(axiom: Equation) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return attribute variables and tensor variables, in the order in which the quantifier binds them."""
     sides = axiom.terms
-    return tuple(sorted(attribute_variables(*sides))), variables(*sides)
+    return tuple(sorted(_open_attributes(*sides))), variables(*sides)
 
 
 def goal_command(goal: Equation, vocabulary: Vocabulary) -> str:
@@ -224,21 +250,27 @@ def _divides(operators: Iterable[str]) -> bool:
     return any(issubclass(OPERATORS[name], ParallelOperator) for name in operators)
 
 
+def _open_attributes(*terms: Term) -> frozenset[str]:
+    """Return the attribute variables that are an axiom's own."""
+    return frozenset(name for name in attribute_variables(*terms) if not _is_of_goal(name))
+
+
 def _sorts_of_variables(terms: Sequence[Term]) -> dict[str, str]:
     return {
         value.name: sort_of(name)
         for term in applications(*terms)
         for name, value in term.attributes
-        if isinstance(value, AttributeVariable)
+        if isinstance(value, AttributeVariable) and not _is_of_goal(value.name)
     }
 
 
 def _attribute(term: Application, name: str, vocabulary: Vocabulary, mark: str) -> str:
     value = term.attribute(name)
-    if isinstance(value, AttributeVariable):
-        if mark == "?":
-            return f"|?{value.name}|"
-        return vocabulary.attribute(name, f"|!{value.name}|", value)
+    if isinstance(value, AttributeVariable) and mark == "?" and not _is_of_goal(value.name):
+        return f"|?{value.name}|"
+    if isinstance(value, AttributeVariable | NumberExpression):
+        own = _as_in_goal(value)
+        return vocabulary.attribute(name, f"|!{number_text(own)}|", own)
     if value is None:
         default = normalise_attribute(name, attribute_defaults(term.operator)[name])
         return vocabulary.constant(name, default)  # pyright: ignore[reportArgumentType]
@@ -248,11 +280,11 @@ def _attribute(term: Application, name: str, vocabulary: Vocabulary, mark: str) 
 def _patterns(axiom: Equation, vocabulary: Vocabulary) -> list[list[str]]:
     computing = any(is_computation(clause) for clause in axiom.conditions)
     sides = axiom.left if computing else axiom.terms
-    everything = set(variables(*sides)) | attribute_variables(*sides)
+    everything = set(variables(*sides)) | _open_attributes(*sides)
     whole = [
         [write(side, vocabulary, "?")]
         for side in sides
-        if isinstance(side, Application) and set(variables(side)) | attribute_variables(side) == everything
+        if isinstance(side, Application) and set(variables(side)) | _open_attributes(side) == everything
     ]
     parts = [
         [write(side.inputs[0], vocabulary, "?")]

@@ -1,36 +1,57 @@
 """Specialisation of axioms that compute attributes or respell axes: one instance per value, for provers.
 
-Provers treat attributes as names. They cannot compose permutations, multiply degrees, or see that at rank 4
-the axes -1 and 3 are the same. So such axioms are instantiated with the values in a goal, and with values
-derived from them.
+Provers treat attributes as names. They cannot compose permutations, multiply degrees, calculate numbers, or
+see that at rank 4 the axes -1 and 3 are the same. So such axioms are instantiated with the values in a goal,
+and with values derived from them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import product
 from typing import cast
 
+from superopt.errors import IllTypedError
 from superopt.instances.instance import Instance
+from superopt.ir.numbers import (
+    AttributeVariable,
+    Number,
+    NumberExpression,
+    names_of,
+    over,
+    parts_of,
+    plus,
+    substituted_number,
+    times,
+)
 from superopt.ir.terms import (
     AttributeTerm,
-    AttributeVariable,
     Condition,
     ConditionCall,
     ConditionName,
     Equation,
     Term,
     Variable,
+    calculated,
     subterms,
 )
+from superopt.ops.attributes import is_numeric
 from superopt.ops.terms import application
-from superopt.rewriting.conditions import computed, is_computation
+from superopt.rewriting.conditions import computed, holds, is_computation, names_in
+from superopt.verifier.certificates.attribute_cases import numbers_of
 from superopt.verifier.certificates.certificate import Certificate
+from superopt.verifier.certificates.declared_conditions import is_stated, stated
+from superopt.verifier.prove.smtlib import of_goal
 from superopt.verifier.prove.solver import AxiomInstance
 
 _MOST_VALUES = 24
 """All permutations of four axes; more values of one attribute are not combined."""
+
+_MOST_CONSTANTS = 4
+_IDENTITIES = frozenset((0, 1))
+"""Other axioms say what these do."""
 
 _Values = tuple[tuple[str, AttributeTerm], ...]
 
@@ -57,8 +78,11 @@ def specialised(axioms: Sequence[Equation], goal: Equation, instances: Iterable[
     origins: dict[str, tuple[str, _Values]] = {}
     ranks: Sequence[int] | None = None
     mentioned: frozenset[int] = frozenset()
+    numbers, given = _numbers_in(goal), stated(goal)
     for axiom in axioms:
-        if _computed_names(axiom):
+        if names := _calculated_names(axiom):
+            choices = _calculated_values(axiom, names, numbers, given)
+        elif _computed_names(axiom):
             choices = _computed_values(axiom, goal)
         elif (axes := _spelled(axiom)) is not None:
             if ranks is None:
@@ -89,7 +113,7 @@ def as_used(axioms: Mapping[str, Equation], certificate: Certificate) -> tuple[E
 
 def with_values(axiom: Equation, values: _Values) -> Equation:
     """Substitute values for some attribute variables of an axiom, and append them to its name."""
-    known = dict(values)
+    known = {n: of_goal(value) for n, value in values}
     name = f"{axiom.name} {', '.join(f'{n}={v}' for n, v in values)}"
     left, right = (tuple(_filled(term, known) for term in side) for side in (axiom.left, axiom.right))
     return replace(axiom, name=name, left=left, right=right)
@@ -97,7 +121,78 @@ def with_values(axiom: Equation, values: _Values) -> Equation:
 
 def needs_values(axiom: Equation) -> tuple[str, ...]:
     """Return the attribute variables that must have values for a prover."""
-    return _computed_names(axiom) or _spelled(axiom) or ()
+    return _calculated_names(axiom) or _computed_names(axiom) or _spelled(axiom) or ()
+
+
+def _calculated(axiom: Equation) -> list[NumberExpression]:
+    """Return the numbers that an axiom calculates."""
+    return [number for _, _, number in calculated(*axiom.terms)]
+
+
+def _calculated_names(axiom: Equation) -> tuple[str, ...]:
+    """Return the attribute variables in the numbers that an axiom calculates, and those that are numbers with
+    conditions: provers know no order."""
+    in_numbers = frozenset[str]().union(*map(names_of, _calculated(axiom)))
+    in_conditions = frozenset[str]().union(*map(names_in, axiom.conditions)) & numbers_of(axiom)
+    return tuple(sorted(in_numbers | in_conditions))
+
+
+def _numbers_in(goal: Equation) -> list[Number]:
+    """Return the numbers in the goal with all parts of what it calculates, inverses of its constants, their
+    sums and products from which one more step leads to another constant; and those numbers
+    without which no difference is written as a sum."""
+    values = (value for term in goal.applications for name, value in term.attributes if is_numeric(name))
+    own = list(dict.fromkeys(part for value in values for part in parts_of(value)))
+    constants = [n for n in own if isinstance(n, int | Fraction) and abs(n) not in (0, 1)][:_MOST_CONSTANTS]
+    pairs = product(constants, repeat=2)
+    between = (number for one, other in pairs for number in (times(one, other), plus(one, other)))
+    given = [number for number in between if _leads_to(number, constants)]
+    return list(dict.fromkeys((0, 1, -1, *own, *(over(1, each) for each in constants), *given)))
+
+
+def _leads_to(number: Number, constants: Sequence[Number]) -> bool:
+    """Whether the sum or product with one of the constants is another of them."""
+    return any(
+        result != each and result in constants
+        for each in constants
+        for result in (times(number, each), plus(number, each))
+    )
+
+
+def _calculated_values(
+    axiom: Equation, names: Sequence[str], numbers: Sequence[Number], given: Sequence[Condition]
+) -> Iterator[_Values]:
+    """Yield numbers for the names, such that the results are other numbers among these, and conditions on
+    them are ``given`` or hold."""
+    results = _calculated(axiom)
+    known = frozenset(numbers)
+    for chosen in product(numbers, repeat=len(names)):
+        values = dict(zip(names, chosen, strict=True))
+        found = _results(results, values)
+        if found is None or not known.issuperset(found):
+            continue
+        if any(number in chosen for number in found) or (results and not _IDENTITIES.isdisjoint(chosen)):
+            continue
+        if all(_is_met(condition, values, given) for condition in axiom.conditions):
+            yield tuple(sorted(values.items()))
+
+
+def _is_met(condition: Condition, values: Mapping[str, Number], given: Sequence[Condition]) -> bool:
+    """Whether a condition holds, as far as it is about these numbers alone."""
+    about = names_in(condition)
+    if not about <= values.keys():
+        return True
+    if any(names_of(values[name]) for name in about):
+        return is_stated(condition, about, values, given)
+    return holds(condition, {}, values)
+
+
+def _results(expressions: Iterable[NumberExpression], values: Mapping[str, Number]) -> list[Number] | None:
+    """Return the values of the expressions; None if one divides by 0."""
+    try:
+        return [cast("Number", substituted_number(each, values)) for each in expressions]
+    except IllTypedError:
+        return None
 
 
 def _computed_names(axiom: Equation) -> tuple[str, ...]:
@@ -211,10 +306,7 @@ def _filled(term: Term, values: Mapping[str, AttributeTerm]) -> Term:
         return term
     return application(
         term.operator,
-        {
-            name: values.get(value.name, value) if isinstance(value, AttributeVariable) else value
-            for name, value in term.attributes
-        },
+        {name: cast("AttributeTerm", substituted_number(value, values)) for name, value in term.attributes},
         *(_filled(child, values) for child in term.inputs),
     )
 

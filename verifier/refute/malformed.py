@@ -10,7 +10,8 @@ from superopt.equations import format_term
 from superopt.errors import DimensionMismatchError, IllTypedError, RankMismatchError, SuperoptError
 from superopt.instances.instance import Instance
 from superopt.ir.dimensions import symbol
-from superopt.ir.terms import Application, AttributeVariable, Equation, Term, subterms, variables
+from superopt.ir.numbers import substituted_number
+from superopt.ir.terms import Application, Equation, Term, subterms, variables
 from superopt.ir.types import TensorType
 from superopt.ops.attributes import substituted
 from superopt.ops.base import OPERATORS, operator_from_attributes
@@ -80,10 +81,7 @@ def _why_ill_typed(equation: Equation, term: Application, largest_rank: int) -> 
 
 
 def _refusals(term: Application, case: Instance) -> Iterator[IllTypedError]:
-    values = {
-        name: case.attributes[value.name] if isinstance(value, AttributeVariable) else value
-        for name, value in term.attributes
-    }
+    values = {name: substituted_number(value, case.attributes) for name, value in term.attributes}
     implicit = {name: symbol(name) for name in OPERATORS[term.operator].implicit if name != "shape"}
     inputs = [case.typing.types[child] for child in term.inputs]
     try:

@@ -20,7 +20,8 @@ from superopt.domains.symbolic import SymbolicDomain
 from superopt.errors import SuperoptError
 from superopt.instances.instance import Instance
 from superopt.instances.sampler import InstanceSampler
-from superopt.ir.terms import AttributeVariable, Direction, Equation, Term, Variable
+from superopt.ir.numbers import AttributeVariable
+from superopt.ir.terms import Direction, Equation, Term, Variable
 from superopt.ops.terms import application
 from superopt.rewriting.evaluation import evaluate_terms
 from superopt.verifier.prove.solver import SolverLimits

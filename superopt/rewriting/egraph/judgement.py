@@ -21,6 +21,7 @@ from superopt.ir.terms import (
     Variable,
     applications,
     attribute_variables,
+    calculated,
     variables,
 )
 from superopt.ir.types import TensorType
@@ -35,7 +36,7 @@ from superopt.rewriting.typing import Typing, infer_terms
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """An attribute of a term that the rule leaves to types."""
+    """An attribute of a term that the rule leaves to types, or calculates from other numbers."""
 
     term: Application
     name: str
@@ -66,7 +67,9 @@ class Question:
     @cached_property
     def wanted(self) -> tuple[Slot, ...]:
         """Implicit attributes of target terms that do not occur in the source."""
-        return tuple(slot for slot in _slots(self.substitution.target) if slot not in self.given)
+        target = self.substitution.target
+        numbers = (Slot(term, name) for term, name, _ in calculated(*target))
+        return tuple(slot for slot in (*_slots(target), *numbers) if slot not in self.given)
 
     @cached_property
     def needed(self) -> bool:

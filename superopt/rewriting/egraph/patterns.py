@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from superopt.ir.terms import Application, AttributeVariable, Term, Variable, applications
+from superopt.ir.numbers import AttributeVariable, NumberExpression
+from superopt.ir.terms import Application, Term, Variable, applications
 from superopt.ops.traits import HALVES
 from superopt.rewriting.egraph.judgement import Question, Slot
 from superopt.rewriting.egraph.vocabulary import Vocabulary, written
@@ -114,7 +115,7 @@ class Pattern:
         return f"({' '.join([vocabulary.constructor(term).name, *columns, *(inputs or ['w'])])})"
 
     def _column(self, term: Application, name: str, value: object, vocabulary: Vocabulary) -> str:
-        if value is None:
+        if value is None or isinstance(value, NumberExpression):
             return self._names[Slot(term, name)]
         if isinstance(value, AttributeVariable):
             return self._names["attribute", value.name]

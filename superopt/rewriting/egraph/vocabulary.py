@@ -13,7 +13,8 @@ from functools import lru_cache
 from typing import cast
 
 from superopt.errors import IllTypedError
-from superopt.ir.terms import Application, AttributeTerm, AttributeVariable, Term, Variable
+from superopt.ir.numbers import AttributeVariable, names_of
+from superopt.ir.terms import Application, AttributeTerm, Term, Variable
 from superopt.ir.types import TensorType
 from superopt.ops.attributes import normalise_attribute
 from superopt.ops.base import OPERATORS, attribute_defaults, attribute_names, attributes_of
@@ -151,7 +152,7 @@ def written(term: Application) -> tuple[tuple[str, AttributeTerm | None], ...]:
     found: list[tuple[str, AttributeTerm | None]] = []
     for name in attribute_names(term.operator):
         value = given.get(name, cast("AttributeTerm | None", defaults.get(name)))
-        if value is not None and not isinstance(value, AttributeVariable):
+        if value is not None and not names_of(value):
             value = cast("AttributeTerm", normalise_attribute(name, value))
         found.append((name, value))
     return tuple(found)

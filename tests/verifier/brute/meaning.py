@@ -26,6 +26,7 @@ RANKS: Mapping[str, tuple[frozenset[int], ...]] = {
     "affine": (_SOME, _VECTOR, _VECTOR),
     "scale": (_SOME | {0}, frozenset((0,))),
     "conv": (_IMAGE, _IMAGE),
+    "conv_transpose": (_IMAGE, _IMAGE),
     "kernel_response": (_IMAGE, _VECTOR),
     "matmul": (_MATRIX, _MATRIX),
 }

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
-from superopt.ir.terms import Application, AttributeVariable, Term, Variable, applications
+from superopt.ir.numbers import AttributeVariable, NumberExpression
+from superopt.ir.terms import Application, Term, Variable, applications
 from tests.verifier.brute.basics import Attributes, Shape
 from tests.verifier.brute.meaning import IMPLICIT, RANKS
+from tests.verifier.number_oracle import Numbers, number
 
 MAX_RANK = 4
 CutsAndSizes = Mapping[Application, object]
@@ -60,13 +63,16 @@ def only_shape(
 
 def resolved(term: Application, values: Attributes, implicit: CutsAndSizes) -> Attributes:
     """The attributes of a term, with values for attribute variables and for what types determine."""
-    own: dict[str, object] = {
-        key: values[value.name] if isinstance(value, AttributeVariable) else value
-        for key, value in term.attributes
-    }
+    own: dict[str, object] = {key: _resolved(value, values) for key, value in term.attributes}
     if term in implicit:
         own[IMPLICIT[term.operator]] = implicit[term]
     return own
+
+
+def _resolved(value: object, values: Attributes) -> object:
+    if isinstance(value, AttributeVariable):
+        return values[value.name]
+    return number(value, cast("Numbers", values)) if isinstance(value, NumberExpression) else value
 
 
 def cuts_of(

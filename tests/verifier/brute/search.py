@@ -11,9 +11,11 @@ import itertools
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
+from superopt.ir.numbers import NumberExpression
 from superopt.ir.terms import (
     Application,
     AttributeVariable,
@@ -36,6 +38,7 @@ from tests.verifier.brute.order import (
     ranks_of,
     resolved,
 )
+from tests.verifier.number_oracle import DividesByZeroError, Numbers, number
 
 SIZES = (1, 2, 3)
 WIDER = (4, 2, 1, 6, 3, 5)
@@ -113,8 +116,8 @@ class _Search:
         self._random.shuffle(choices)
         kept = choices[: max(1, self._nodes // NODES_PER_CHOICE)]
         exhausted = len(kept) == len(choices) and len(self._sizes) <= len(SIZES)
-        for number, attributes in enumerate(kept):
-            self._leaf_budget = max(1, (self._leaves - self._compared) // (len(kept) - number))
+        for index, attributes in enumerate(kept):
+            self._leaf_budget = max(1, (self._leaves - self._compared) // (len(kept) - index))
             self._node_budget = self._nodes // len(kept)
             try:
                 self._descend(0, {}, {}, attributes)
@@ -131,8 +134,23 @@ class _Search:
                 if isinstance(value, AttributeVariable):
                     kinds.setdefault(value.name, key)
         names = sorted(attribute_variables(*self._sides))
-        for values in itertools.product(*(ATTRIBUTE_VALUES.get(kinds[name], NUMBERS) for name in names)):
-            yield dict(zip(names, values, strict=True))
+        for values in itertools.product(
+            *(ATTRIBUTE_VALUES.get(kinds.get(name, ""), NUMBERS) for name in names)
+        ):
+            chosen = dict(zip(names, values, strict=True))
+            if self._calculates(chosen):
+                yield chosen
+
+    def _calculates(self, chosen: Mapping[str, object]) -> bool:
+        """Whether no number divides by 0."""
+        given = (value for term in applications(*self._sides) for _, value in term.attributes)
+        try:
+            for value in given:
+                if isinstance(value, NumberExpression):
+                    number(value, cast("Numbers", chosen))
+        except DividesByZeroError:
+            return False
+        return True
 
     def _descend(
         self, position: int, shapes: dict[Term, Shape], implicit: CutsAndSizes, attributes: Attributes

@@ -116,6 +116,40 @@ def _conv(attributes: Attributes, x: Real, w: Real) -> Real:
     return _ACTIVATIONS[attributes.get("activation", "none")](result.reshape(n, w.shape[0], rows, columns))
 
 
+def _transposed_shape(attributes: Attributes, data: Shape, weight: Shape) -> Shape:
+    need(len(data) == len(weight) == 4 and data[1] == weight[0] and min(*data, *weight) > 0)
+    stride, dilation = attributes.get("stride", (1, 1)), attributes.get("dilation", (1, 1))
+    margins = _cut_off(attributes)
+    sizes = [
+        (data[2 + axis] - 1) * stride[axis]
+        + (weight[2 + axis] - 1) * dilation[axis]
+        + 1
+        - margins[axis]
+        - margins[axis + 2]
+        for axis in range(2)
+    ]
+    need(min(sizes) > 0)
+    return (data[0], weight[1], sizes[0], sizes[1])
+
+
+def _cut_off(attributes: Attributes) -> Shape:
+    padding = attributes.get("padding", "valid")
+    need(padding == "valid" or isinstance(padding, tuple))
+    return (0, 0, 0, 0) if padding == "valid" else padding
+
+
+def _transposed(attributes: Attributes, x: Real, w: Real) -> Real:
+    stride, dilation = attributes.get("stride", (1, 1)), attributes.get("dilation", (1, 1))
+    n, outputs, rows, columns = _transposed_shape({**attributes, "padding": "valid"}, x.shape, w.shape)
+    result = np.zeros((n, outputs, rows, columns))
+    for i, j in np.ndindex(x.shape[2:]):
+        for kh, kw in np.ndindex(w.shape[2:]):
+            row, column = i * stride[0] + kh * dilation[0], j * stride[1] + kw * dilation[1]
+            result[:, :, row, column] += x[:, :, i, j] @ w[:, :, kh, kw]
+    top, left, bottom, right = _cut_off(attributes)
+    return result[:, :, top : rows - bottom, left : columns - right]
+
+
 _ACTIVATIONS: Mapping[object, Callable[[Real], Real]] = {
     "none": lambda x: x,
     "relu": lambda x: np.maximum(x, 0),
@@ -212,6 +246,7 @@ def _interpolated(attributes: Attributes, x: Real) -> Real:
 
 SHAPES: Mapping[str, ShapeOf] = {
     "conv": _conv_shape,
+    "conv_transpose": _transposed_shape,
     "enlarge": _enlarge_shape,
     "avgpool_kernel": lambda a: (a["channels"], 1, *a["kernel"]),
     "identity_kernel": _identity_kernel_shape,
@@ -225,6 +260,7 @@ SHAPES: Mapping[str, ShapeOf] = {
 
 VALUES: Mapping[str, ValueOf] = {
     "conv": _conv,
+    "conv_transpose": _transposed,
     "enlarge": _enlarge,
     "avgpool_kernel": lambda a: np.full((a["channels"], 1, *a["kernel"]), 1 / math.prod(a["kernel"])),
     "identity_kernel": _identity_kernel,

@@ -8,8 +8,10 @@ from fractions import Fraction
 from typing import cast
 
 from superopt.ir.dimensions import Dimension, SymbolicDimension, floor_divide
+from superopt.ir.numbers import NumberExpression
 from superopt.ir.terms import Condition, ConditionCall, ConditionName, ConditionTerm
 from superopt.ir.types import TensorType
+from tests.verifier.second_checker.numbers import names_in, value_of
 from tests.verifier.second_checker.sizes import is_positive
 from tests.verifier.second_checker.typing_state import Alternatives, DeadError, Item, Outcome, State
 
@@ -40,6 +42,8 @@ class Scope:
                 return self.attributes(name)
             case ConditionCall(function, arguments):
                 return self._call(function, arguments)
+            case NumberExpression():
+                return value_of(term, {name: self.attributes(name) for name in names_in(term)})
             case _:
                 return term
 
@@ -243,9 +247,15 @@ def assumed(
 def names_number(condition: Condition, numbers: Mapping[str, Fraction]) -> bool:
     """Whether a condition is about an open number and a number: of no consequence for types."""
     sides = (condition.left, condition.right)
-    return any(isinstance(side, ConditionName) and side.name in numbers for side in sides) and all(
-        (isinstance(side, ConditionName) and side.name in numbers) or isinstance(side, int) for side in sides
+    named = [_number_names(side) for side in sides]
+    return any(named) and all(
+        each <= numbers.keys() if each else isinstance(side, int | Fraction)
+        for side, each in zip(sides, named, strict=True)
     )
+
+
+def _number_names(side: ConditionTerm | None) -> frozenset[str]:
+    return frozenset((side.name,)) if isinstance(side, ConditionName) else names_in(side)
 
 
 def relates_otherwise(condition: Condition, names: Collection[str]) -> bool:
@@ -258,9 +268,10 @@ def relates_otherwise(condition: Condition, names: Collection[str]) -> bool:
             found.append(term)
         if isinstance(term, ConditionCall):
             waiting += term.arguments
-    named = any(isinstance(term, ConditionName) and term.name in names for term in found)
-    return named and not all(
-        isinstance(term, int) or (isinstance(term, ConditionName) and term.name in names) for term in found
+    named = [_number_names(term) for term in found]
+    return any(each & set(names) for each in named) and not all(
+        each <= set(names) if each else isinstance(term, int | Fraction)
+        for term, each in zip(found, named, strict=True)
     )
 
 

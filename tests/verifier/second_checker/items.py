@@ -12,6 +12,7 @@ from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, ElementType, ShardedT
 from superopt.ops import OPERATORS
 from superopt.ops.shape import Half
 from tests.verifier.second_checker.demands import PARALLEL, divided_variable
+from tests.verifier.second_checker.numbers import names_in
 from tests.verifier.second_checker.typing_state import (
     Alternatives,
     Change,
@@ -28,7 +29,6 @@ WORDS = {
     "includes_padding": (0, 1),
 }
 PAIRS = ("kernel", "stride", "dilation")
-NUMBERS = ("alpha", "beta", "bias", "epsilon", "exponent", "value")
 SINGLE, ANY = "single", "any"
 SOLVE, ATTRIBUTE, VARIABLE, IMPLICIT = range(4)
 
@@ -110,6 +110,8 @@ def application(key: Key) -> Item:
             if isinstance(value, AttributeVariable) and (name, value.name) not in state.attributes:
                 values = values_of(attribute, value.name, types, state)
                 return Alternatives(ATTRIBUTE, tuple(_setting(name, value.name, v) for v in values))
+            if any((name, each) not in state.attributes for each in names_in(value)):
+                return False
         for attribute in operator_class.implicit:
             if term.attribute(attribute) is None and (key, attribute) not in state.implicit:
                 return _left_out(state, key, attribute, types)
@@ -277,4 +279,4 @@ def _broadcast(state: State, type_: TensorType, target: object) -> Outcome:
     return not waits
 
 
-__all__ = ["NUMBERS", "application", "values_of", "variable"]
+__all__ = ["application", "values_of", "variable"]

@@ -25,9 +25,10 @@ from superopt.verifier.certificates.certificate import Certificate
 from tests.verifier.second_checker.bounds import degrees, highest_rank
 from tests.verifier.second_checker.chain import Case, replay_case
 from tests.verifier.second_checker.conditions import NotYetError, Scope, assumed, relates_otherwise
-from tests.verifier.second_checker.items import NUMBERS, application, variable
+from tests.verifier.second_checker.items import application, variable
 from tests.verifier.second_checker.nodes import Node, nodes_of, type_of
-from tests.verifier.second_checker.text import WrongError, check_text
+from tests.verifier.second_checker.numbers import names_in
+from tests.verifier.second_checker.text import NUMBERS, WrongError, check_text
 from tests.verifier.second_checker.typing_state import (
     State,
     UnknownCasesError,
@@ -64,7 +65,7 @@ def judge(goal: Equation, axioms: Mapping[str, Equation], certificate: Certifica
         used = [axioms[name] for name in certificate.axioms_used]
         for case in cases(goal, used, certificate):
             number += 1
-            replay_case(goal, axioms, certificate, case)
+            replay_case(axioms, certificate, case)
     except UnknownCasesError as error:
         return Judgement(Answer.UNKNOWN, str(error), number)
     except (WrongError, SuperoptError) as error:
@@ -166,10 +167,10 @@ def _open_numbers(sides: tuple[Term, ...]) -> Mapping[str, Fraction]:
     kinds: dict[str, set[str]] = {}
     for part in applications(*sides):
         for attribute, value in part.attributes:
-            if isinstance(value, AttributeVariable):
+            for name in names_in(value):
                 kind = "number" if attribute in NUMBERS else attribute
                 kind = "pair" if attribute in ("kernel", "stride", "dilation") else kind
-                kinds.setdefault(value.name, set()).add(kind)
+                kinds.setdefault(name, set()).add(kind)
     for name, found in kinds.items():
         if len(found) > 1:
             raise UnknownCasesError(f"{name} is an attribute of several kinds")

@@ -13,12 +13,13 @@ from typing import TypeAlias
 
 from superopt.errors import DimensionMismatchError, IllTypedError
 from superopt.ir.dimensions import Dimension, SymbolicDimension, substitute, symbol
-from superopt.ir.terms import Application, AttributeVariable, Term, Variable
+from superopt.ir.terms import Application, Term, Variable
 from superopt.ir.types import ShardedType, TensorType
 from superopt.ops import Operator, operator_from_attributes
 from superopt.ops.attributes import substituted
 from superopt.ops.base import attribute_names
 from tests.verifier.second_checker.nodes import Complete, Leaf, Node, inferred
+from tests.verifier.second_checker.numbers import names_in, value_of
 from tests.verifier.second_checker.sizes import FLEXIBLE, Assignment, chosen, solutions
 
 Key: TypeAlias = "tuple[str, Term]"
@@ -135,8 +136,8 @@ class State:
         return operator_from_attributes(term.operator, values)
 
     def value(self, name: str, value: object) -> object:
-        """What an attribute is here: a constant, or what its variable stands for."""
-        return self.attributes[name, value.name] if isinstance(value, AttributeVariable) else value
+        """What an attribute is here: a constant, or what its variables stand for."""
+        return value_of(value, {each: self.attributes[name, each] for each in names_in(value)})
 
     def equal(self, left: Dimension, right: Dimension) -> Outcome:
         """What makes two sizes equal."""

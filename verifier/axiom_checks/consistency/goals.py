@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from superopt.ir.numbers import NumberExpression, substituted_number
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
-    AttributeVariable,
     Condition,
     ConditionCall,
     ConditionName,
@@ -16,6 +16,7 @@ from superopt.ir.terms import (
     Term,
     Variable,
     VariableType,
+    as_condition_term,
     variables,
 )
 from superopt.ops.terms import application
@@ -67,11 +68,11 @@ def _renamed(
                 return lets[name]
             case ConditionName(name) if name in attributes:
                 value = attributes[name]
-                if isinstance(value, AttributeVariable):
-                    return ConditionName(value.name)
-                return value if isinstance(value, int | str | tuple) else operand
+                return as_condition_term(value) or operand
             case ConditionCall(function, arguments):
                 return ConditionCall(function, tuple(rename(argument) for argument in arguments))
+            case NumberExpression():
+                return as_condition_term(substituted_number(operand, attributes)) or operand
             case _:
                 return operand
 

@@ -21,9 +21,9 @@ from superopt.equations import format_condition, format_term
 from superopt.errors import IllTypedError, UnsupportedError
 from superopt.instances.instance import Instance
 from superopt.ir.dimensions import Dimension
+from superopt.ir.numbers import names_of, substituted_number
 from superopt.ir.terms import (
     AttributeTerm,
-    AttributeVariable,
     Equation,
     Term,
     Variable,
@@ -130,11 +130,10 @@ class Interpretation:
 
     def value(self, value: AttributeTerm) -> AttributeTerm:
         """An attribute's value; raises IllTypedError for a variable without one."""
-        if not isinstance(value, AttributeVariable):
-            return value
-        if value.name not in self.attributes:
-            raise IllTypedError(f"the attribute variable {value.name} has no value")
-        return cast("AttributeTerm", self.attributes[value.name])
+        missing = names_of(value) - self.attributes.keys()
+        if missing:
+            raise IllTypedError(f"the attribute variable {min(missing)} has no value")
+        return cast("AttributeTerm", substituted_number(value, self.attributes))
 
     def step(self, axiom: Equation, step: AxiomInstance) -> TypedStep | str:
         """The instance typed by itself, or why it does not count as an instance of the axiom."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import cast
 
+from superopt.ir.numbers import AttributeVariable, names_of, substituted_number
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
-    AttributeVariable,
     Equation,
     Term,
     Variable,
@@ -183,9 +184,8 @@ class Unifier:
 
     def value(self, value: AttributeTerm) -> AttributeTerm:
         """The value of an attribute, a variable when it is open."""
-        while isinstance(value, AttributeVariable) and value.name in self._attributes:
-            value = self._attributes[value.name]
-        return value
+        known = {n: self.value(self._attributes[n]) for n in names_of(value) & self._attributes.keys()}
+        return cast("AttributeTerm", substituted_number(value, known)) if known else value
 
     def _resolved(self, term: Term) -> Term:
         while isinstance(term, Variable) and term.name in self._terms:
@@ -204,12 +204,10 @@ class Unifier:
         left, right = self.value(left), self.value(right)
         if left == right:
             return True
-        if isinstance(left, AttributeVariable):
-            self._attributes[left.name] = right
-            return True
-        if isinstance(right, AttributeVariable):
-            self._attributes[right.name] = left
-            return True
+        for one, other in ((left, right), (right, left)):
+            if isinstance(one, AttributeVariable) and one.name not in names_of(other):
+                self._attributes[one.name] = other
+                return True
         return False
 
 

@@ -15,10 +15,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from superopt.ir.numbers import AttributeVariable
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
-    AttributeVariable,
     Equation,
     Term,
     Variable,

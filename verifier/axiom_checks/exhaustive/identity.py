@@ -21,7 +21,8 @@ import numpy as np
 from superopt.domains import FloatDomain
 from superopt.instances.program import Case, Program
 from superopt.instances.values import Bound
-from superopt.ir.terms import AttributeVariable, Equation
+from superopt.ir.numbers import AttributeVariable
+from superopt.ir.terms import Equation
 from superopt.ir.types import TensorType
 from superopt.ops.activation import ACTIVATIONS
 from superopt.ops.base import Operator, attributes_of, operator_from_attributes

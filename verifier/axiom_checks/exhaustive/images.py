@@ -40,7 +40,8 @@ from superopt.instances.values import (
     joined,
 )
 from superopt.ir.dimensions import Dimension
-from superopt.ir.terms import AttributeVariable, Condition, ConditionCall, ConditionName, ConditionTerm
+from superopt.ir.numbers import AttributeVariable
+from superopt.ir.terms import Condition, ConditionCall, ConditionName, ConditionTerm
 from superopt.ir.types import TensorType
 from superopt.ops.attributes import PADDING_WORDS, PAIRS
 from superopt.ops.base import OPERATORS, Operator
