@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import TypeAlias, cast
 
 from superopt.generator.generalise.conditions import SAMPLES, differs_at_other_ranks, under_conditions
+from superopt.generator.generalise.numbers import has_open_numbers, with_related_numbers
 from superopt.generator.generalise.sampling import Sampler, Shapes
+from superopt.generator.generalise.terms import Attributes, brief, explicit, map_terms, with_attributes
 from superopt.instances.values import FEW_FRACTIONS, FEW_INTEGERS, FEW_VALUES
+from superopt.ir.numbers import AttributeVariable
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
-    AttributeVariable,
     Equation,
     Term,
     Variable,
@@ -23,12 +24,8 @@ from superopt.ir.terms import (
     operator_count,
     variables,
 )
-from superopt.ops import attribute_defaults, attribute_names, normalise_attribute
-from superopt.ops.terms import application
 from superopt.ops.traits import HALVES
 from superopt.rewriting import why_unusable
-
-Attributes: TypeAlias = "tuple[tuple[str, AttributeTerm], ...]"
 
 GROUPS = (*FEW_VALUES, "")
 """Names of groups of attributes that are opened together; the last one is that of plain numbers."""
@@ -55,38 +52,6 @@ class Group:
         """Whether that attribute of the term is in the group."""
         own = _group_of(name, value) == (self.attribute, self.value)
         return own and (not self.places or term.attribute("axis") in self.places)
-
-
-def explicit(term: Term) -> Term:
-    """The term with every attribute that has a default written out."""
-    return with_attributes(term, _all_attributes)
-
-
-def _all_attributes(term: Application) -> Attributes:
-    defaults = attribute_defaults(term.operator).items()
-    values = {name: cast("AttributeTerm", normalise_attribute(name, value)) for name, value in defaults}
-    values.update(term.attributes)
-    return tuple((name, values[name]) for name in attribute_names(term.operator) if name in values)
-
-
-def brief(term: Term) -> Term:
-    """The term with attributes at their defaults left out."""
-    if isinstance(term, Variable):
-        return term
-    return application(term.operator, dict(term.attributes), *(brief(child) for child in term.inputs))
-
-
-def with_attributes(term: Term, attributes: Callable[[Application], Attributes]) -> Term:
-    """The term with other attributes for each of its applications."""
-    if isinstance(term, Variable):
-        return term
-    inputs = tuple(with_attributes(child, attributes) for child in term.inputs)
-    return Application(term.operator, attributes(term), inputs)
-
-
-def map_terms(equation: Equation, change: Callable[[Term], Term]) -> Equation:
-    """The equation with each of its terms changed."""
-    return replace(equation, left=tuple(map(change, equation.left)), right=tuple(map(change, equation.right)))
 
 
 class Generaliser:
@@ -159,6 +124,20 @@ class Generaliser:
         chosen += [(group,) for group in groups]
         forms = [_opened(full, selection) for selection in chosen]
         return tuple(map_terms(form, brief) for form in [*forms, full])
+
+    def directed_forms(self, equation: Equation, shapes: Shapes) -> tuple[Equation, ...]:
+        """Forms of the equation with open numbers from which others are calculated, one for each direction in
+        which that is possible."""
+        full = map_terms(equation, explicit)
+        if not has_open_numbers(full):
+            return ()
+        groups = [group for group in self._open_groups(full, shapes) if group.attribute]
+        if len(groups) > 1 and not self._holds_openly(full, groups, shapes):
+            groups = groups[:1]
+        values = {group.variable.name: group.value for group in groups}
+        opened = _opened(full, groups)
+        related = with_related_numbers(opened, shapes, values, self._sampler)
+        return tuple(map_terms(form, brief) for form in related)
 
     def holds_with_one_open(self, equation: Equation, shapes: Shapes, attributes: frozenset[str]) -> bool:
         """Whether the equation holds with one of these GROUPS of attributes open."""

@@ -12,19 +12,28 @@ A type may lie in parts along its axes (``divisions``, a number of parts for eac
 
     [types]
     halves = { role = "data", shape = [4, 4], divisions = [2, 1] }
+
+Numbers have names, so that attributes can be calculated from them; a list of them stands for a variant for
+each. Candidates are generalised to all numbers that stand in the same relation:
+
+    numbers = { a = "7/5", c = "5/11" }
+
+    [[operators]]
+    operator = "hard_sigmoid"
+    variants = [{ alpha = ["a", "a*c"], beta = "1/2" }]
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
-from fractions import Fraction
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import cast
 
 from superopt.errors import IllTypedError, InvalidFileError, InvalidOptionError
+from superopt.generator.presets.attributes import named_numbers, variants_of
 from superopt.generator.presets.preset import (
     ConstantTensor,
     InputTensor,
@@ -47,6 +56,7 @@ _KEYS = frozenset(
         "description",
         "max_ops",
         "merges",
+        "numbers",
         "types",
         "inputs",
         "constants",
@@ -95,14 +105,19 @@ def parse_preset(text: str, where: str) -> Preset:
     repeated = {i.name for i in inputs if sum(other.name == i.name for other in inputs) > 1}
     if repeated:
         raise InvalidFileError(f"{where}, inputs: the names {', '.join(sorted(repeated))} occur twice")
+    numbers = named_numbers(document.get("numbers", {}), f"{where}, numbers")
     instances = [
         instance
         for entry, place in _entries(where, document, "operators")
-        for instance in _instances(entry, place)
+        for instance in _instances(entry, place, numbers)
     ]
     if not inputs or not instances:
         raise InvalidFileError(f"{where}: expected at least one of [[inputs]] and one of [[operators]]")
-    constants = [_constant(entry, place) for entry, place in _entries(where, document, "constants")]
+    constants = [
+        constant
+        for entry, place in _entries(where, document, "constants")
+        for constant in _constants(entry, place, numbers)
+    ]
     size = _positive(document, "max_ops", where, 2)
     whole = Stage(size, tuple(inputs), tuple(constants), tuple(instances))
     stages = [_stage(entry, place, whole) for entry, place in _entries(where, document, "stages")]
@@ -251,30 +266,6 @@ def _type_named(types: Mapping[str, InputType], entry: Mapping[str, object], whe
     return types[name]
 
 
-def _attribute(value: object, where: str) -> AttributeTerm:
-    if isinstance(value, list):
-        items = cast("list[object]", value)
-        if all(isinstance(item, int) for item in items):
-            return tuple(cast("list[int]", items))
-    if isinstance(value, str) and "/" in value:
-        try:
-            return Fraction(value)
-        except ValueError:
-            raise InvalidFileError(f"{where}: expected a fraction, got {value!r}") from None
-    if isinstance(value, int | float | str):
-        return value
-    raise InvalidFileError(
-        f'{where}: expected a number, a word, a fraction "1/6" or a list of whole numbers, got {value!r}'
-    )
-
-
-def _attributes(entry: object, where: str) -> dict[str, AttributeTerm]:
-    if not isinstance(entry, dict):
-        raise InvalidFileError(f"{where}: expected a table of attributes, got {entry!r}")
-    table = cast("Mapping[str, object]", entry)
-    return {name: _attribute(value, f"{where}, {name}") for name, value in table.items()}
-
-
 def _signature(text: object, where: str) -> tuple[tuple[str, ...], str]:
     parts = text.split("->") if isinstance(text, str) else []
     if len(parts) != 2 or not parts[1].strip():
@@ -282,17 +273,19 @@ def _signature(text: object, where: str) -> tuple[tuple[str, ...], str]:
     return tuple(role.strip() for role in parts[0].split(",")), parts[1].strip()
 
 
-def _instances(entry: Mapping[str, object], where: str) -> list[Instance]:
+def _instances(entry: Mapping[str, object], where: str, numbers: Mapping[str, object]) -> list[Instance]:
     name = _text(entry, "operator", where)
     signatures = entry.get("signatures")
     variants: object = entry.get("variants", [cast("dict[str, object]", {})])
     if not isinstance(signatures, list) or not isinstance(variants, list):
         raise InvalidFileError(f"{where}, {name}: expected signatures = [...] and variants = [{{...}}]")
     roles = tuple(_signature(text, f"{where}, {name}") for text in cast("list[object]", signatures))
-    implicit = _attributes(entry.get("implicit", {}), where)
+    implicit = _sizes(entry, where)
     made: list[Instance] = []
-    for variant in cast("list[object]", variants):
-        attributes = _attributes(variant, f"{where}, {name}")
+    place = f"{where}, {name}"
+    for attributes in (
+        a for each in cast("list[object]", variants) for a in variants_of(each, place, numbers)
+    ):
         try:
             known = OPERATORS.get(name)
             half = known is not None and issubclass(known, Half)
@@ -305,16 +298,22 @@ def _instances(entry: Mapping[str, object], where: str) -> list[Instance]:
     return made
 
 
-def _constant(entry: Mapping[str, object], where: str) -> ConstantTensor:
-    name = _text(entry, "operator", where)
-    attributes = _attributes(entry.get("attributes", {}), where)
-    implicit = _attributes(entry.get("implicit", {}), where)
-    try:
-        operator = operator_from_attributes(name, {**attributes, **_implicit(name, implicit)})
-        operator.infer()
-        return ConstantTensor(operator, application(name, attributes), _text(entry, "role", where))
-    except IllTypedError as error:
-        raise InvalidFileError(f"{where}: {error}") from error
+def _constants(
+    entry: Mapping[str, object], where: str, numbers: Mapping[str, object]
+) -> Iterator[ConstantTensor]:
+    name, role, implicit = _text(entry, "operator", where), _text(entry, "role", where), _sizes(entry, where)
+    for attributes in variants_of(entry.get("attributes", {}), where, numbers):
+        try:
+            operator = operator_from_attributes(name, {**attributes, **_implicit(name, implicit)})
+            operator.infer()
+            yield ConstantTensor(operator, application(name, attributes), role)
+        except IllTypedError as error:
+            raise InvalidFileError(f"{where}: {error}") from error
+
+
+def _sizes(entry: Mapping[str, object], where: str) -> Mapping[str, AttributeTerm]:
+    """The sizes that text leaves out."""
+    return next(variants_of(entry.get("implicit", {}), where, {}))
 
 
 def _implicit(name: str, sizes: Mapping[str, AttributeTerm]) -> Mapping[str, AttributeTerm]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from superopt.generator.prune.pruning import Candidate
 from superopt.generator.prune.questions import generic_question, settings
+from superopt.ir.numbers import names_of
 from superopt.ir.terms import Equation
 from superopt.rewriting.derivability import SMALL, Theory, tree_size
 from superopt.rewriting.egraph import SaturationLimits
@@ -34,8 +35,9 @@ class Minimal:
 def minimal(candidates: Sequence[Candidate]) -> Minimal:
     """The candidates that do not follow from smaller ones at every value of their attribute variables.
 
-    Small equations, conditional equations and merges are always kept, so that a search need not pass through
-    graphs costlier than both ends. Raises MissingServiceError where egglog is not installed.
+    Small equations, conditional ones, those that calculate numbers, and merges are always kept, so that a
+    search need not pass through graphs costlier than both ends. Raises MissingServiceError where egglog is
+    not installed.
     """
     theory = Theory()
     dropped: set[int] = set()
@@ -94,4 +96,5 @@ def _size(equation: Equation) -> tuple[int, int]:
 
 def _may_go(equation: Equation) -> bool:
     sizes = tree_size(*equation.left), tree_size(*equation.right)
-    return len(equation.left) == 1 and not equation.conditions and min(sizes) > SMALL
+    calculates = any(names_of(value) for term in equation.applications for _, value in term.attributes)
+    return len(equation.left) == 1 and not equation.conditions and not calculates and min(sizes) > SMALL

@@ -8,18 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from superopt.generator.generalise.generalisation import explicit
+from superopt.generator.generalise.terms import explicit
 from superopt.generator.prune.bank import Bank
+from superopt.ir.numbers import AttributeVariable, NumberExpression, has_value
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
-    AttributeVariable,
     Direction,
     Equation,
     Term,
     Variable,
     applications,
     attribute_variables,
+    calculated,
     operator_count,
     variables,
 )
@@ -161,6 +162,9 @@ def _bound(
         if isinstance(wanted, AttributeVariable):
             if binding.setdefault(wanted.name, value) != value:
                 return None
+        elif isinstance(wanted, NumberExpression):
+            if not has_value(wanted, binding, value):
+                return None
         elif wanted != value:
             return None
     return binding
@@ -169,6 +173,7 @@ def _bound(
 def _determines(source: Sequence[Term], target: Sequence[Term]) -> bool:
     return (
         not any(isinstance(term, Variable) for term in source)
+        and not any(calculated(*source))
         and set(variables(*target)) <= set(variables(*source))
         and attribute_variables(*target) <= attribute_variables(*source)
         and any(term.inputs for term in applications(*source))

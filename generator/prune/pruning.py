@@ -238,9 +238,7 @@ class Selection:
         if self._beyond is not None and self._beyond.follows(self._questions(result, found.shapes)):
             self._drop("derivable", result)
             return
-        rule = self._keep(result, found.shapes)
-        if rule is not None:
-            yield rule
+        yield from self._keep(result, found.shapes)
 
     def _questions(self, equation: Equation, shapes: Shapes) -> Iterator[Question]:
         """The equation as written, and at other values of the attributes that can be left open."""
@@ -320,19 +318,31 @@ class Selection:
         old, new = variables(*left, *right), equation.variables
         return equation, {b: shapes[a] for a, b in zip(old, new, strict=True)}
 
-    def _keep(self, equation: Equation, shapes: Shapes) -> Rule | None:
-        """Adds the equation to the candidates unless present; returns it as a rule."""
-        forms = tuple(canonical(form) for form in self._generaliser.attribute_forms(equation, shapes))
-        identity = rule_id(forms[0])
-        if identity in self._ids:
+    def _keep(self, equation: Equation, shapes: Shapes) -> Iterator[Rule]:
+        """Adds the equation to the candidates unless present, once for each direction in which it calculates
+        numbers; yields it as rules."""
+        forms = self._generaliser.attribute_forms(equation, shapes)
+        directed = self._generaliser.directed_forms(equation, shapes)
+        chosen = [(form, (form,)) for form in directed] or [(equation, forms)]
+        kept = [rule for own, each in chosen for rule in self._added(own, each, shapes)]
+        if not kept:
             self._drop("same when general", equation)
-            return None
+        yield from kept
+
+    def _added(self, equation: Equation, forms: Sequence[Equation], shapes: Shapes) -> Iterator[Rule]:
+        written = tuple(canonical(form) for form in forms)
+        identity = rule_id(written[0])
+        if identity in self._ids:
+            return
         self._ids.add(identity)
-        self.candidates.append(Candidate(equation, tuple(dict.fromkeys(forms)), self._provenance, shapes))
-        self._add_beyond(forms[0])
-        closed = self._generaliser.closed(forms[0])
+        self.candidates.append(Candidate(equation, tuple(dict.fromkeys(written)), self._provenance, shapes))
+        self._add_beyond(written[0])
+        closed = self._generaliser.closed(written[0])
         uses = sum(1 << place for place, name in enumerate(GROUPS) if name in closed)
-        return Rule.of(forms[0], uses | UNDER_CONDITIONS if equation.conditions else uses)
+        conditional = equation.conditions or written[0].conditions
+        rule = Rule.of(written[0], uses | UNDER_CONDITIONS if conditional else uses)
+        if rule is not None:
+            yield rule
 
     def _add_beyond(self, equation: Equation) -> None:
         """Adds the equation for rewriting of terms that roles exclude from the enumeration."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from superopt.generator.generalise.generalisation import map_terms
+from superopt.errors import IllTypedError
 from superopt.generator.generalise.generic_sizes import generic_typing
 from superopt.generator.generalise.sampling import Shapes
+from superopt.generator.generalise.terms import map_terms
 from superopt.instances.values import FEW_FRACTIONS, FEW_INTEGERS, FEW_VALUES, NUMERIC
-from superopt.ir.terms import AttributeTerm, AttributeVariable, Direction, Equation, Variable
+from superopt.ir.numbers import AttributeVariable
+from superopt.ir.terms import AttributeTerm, Direction, Equation, Variable
 from superopt.ops.terms import instantiate
+from superopt.rewriting.conditions import holds, names_in
 from superopt.rewriting.derivability import Question
 
 _SETTINGS = 3
@@ -37,8 +41,13 @@ def settings(general: Equation, direction: Direction) -> Iterator[Equation]:
             variable: _few_values(name, step, place)
             for place, (variable, name) in enumerate(sorted(names.items()))
         }
-        closed = map_terms(general, partial(instantiate, terms=terms, attributes=values))
-        yield replace(closed, direction=direction)
+        about_values = [clause for clause in general.conditions if names_in(clause) <= values.keys()]
+        if not all(holds(clause, {}, values) for clause in about_values):
+            continue
+        rest = tuple(clause for clause in general.conditions if clause not in about_values)
+        with suppress(IllTypedError):  # a number divides by 0
+            closed = map_terms(general, partial(instantiate, terms=terms, attributes=values))
+            yield replace(closed, direction=direction, conditions=rest)
 
 
 def _few_values(attribute: str, step: int, place: int) -> AttributeTerm:
