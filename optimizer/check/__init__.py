@@ -4,6 +4,7 @@ from superopt.optimizer.check.compare import Agreement, compare_outputs
 from superopt.optimizer.check.equivalence import Equivalence, Reference, check_equivalence
 from superopt.optimizer.check.given import (
     check_dims,
+    input_shapes,
     load_inputs,
     names_apart,
     require_archive,
@@ -31,6 +32,7 @@ __all__ = [
     "declared_ports",
     "given_inputs",
     "guess_sizes",
+    "input_shapes",
     "load_inputs",
     "names_apart",
     "plan_inputs",

@@ -102,7 +102,7 @@ def names_apart(source: SourceModel, dims: Mapping[str, int], inputs: Path | Non
         for axis, dimension in enumerate(value.type.tensor_type.shape.dim):
             if dimension.dim_param:
                 places.setdefault(dimension.dim_param, []).append((value.name, axis))
-    shapes = {} if inputs is None else _shapes(inputs)
+    shapes = {} if inputs is None else input_shapes(inputs)
     found: list[str] = []
     for name, axes in places.items():
         sizes = {shapes[port][axis] for port, axis in axes if axis < len(shapes.get(port, ()))}
@@ -112,7 +112,7 @@ def names_apart(source: SourceModel, dims: Mapping[str, int], inputs: Path | Non
     return frozenset(found)
 
 
-def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
+def input_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """The shapes of the arrays in an archive; empty if it cannot be read."""
     try:
         return {name: array.shape for name, array in _arrays(path)}

@@ -1,5 +1,6 @@
 """Cost models: kernels measured in ONNX Runtime, and an analytic estimate where measuring is impossible."""
 
+from superopt.optimizer.cost.estimate import estimate
 from superopt.optimizer.cost.graph_cost import GraphCost, PricedGroup
 from superopt.optimizer.cost.kernel import Kernel
 from superopt.optimizer.cost.latency import Latency, Recorded
@@ -44,6 +45,7 @@ __all__ = [
     "Target",
     "Traffic",
     "device_name",
+    "estimate",
     "objective_of",
     "physical_cores",
     "profile_of",

@@ -182,6 +182,11 @@ class Update:
         self._seeds: list[NodeId] = []
         self._groups: dict[NodeId, FusionGroup] = {}
 
+    @property
+    def free(self) -> Container[NodeId]:
+        """The nodes that depend on weights alone, some of the earlier graph among them."""
+        return self._free
+
     def price(self, limit: float) -> bool:
         """Prices what changed; False when the new cost is certainly not below the limit."""
         self._update_free()

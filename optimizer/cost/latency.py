@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from bisect import insort
 
 from superopt.errors import InvalidFileError
 from superopt.optimizer.cost.kernel import Kernel, main_operator
@@ -22,6 +23,10 @@ _SECOND_LOOK = 0.9
 
 _LEAST_RUNS = 5
 """Minimum runs per measurement; a kernel for which time does not allow them is not measured."""
+
+
+_ANY = ""
+"""All kinds of kernels together; a kind is the name of a main operator."""
 
 
 def key_prefix(device: str, runtime: str, threads: int) -> str:
@@ -67,8 +72,10 @@ class Latency:
         self._measurer = Measurer(threads, provider)
         self._prefix = key_prefix(device_name(provider), runtime_version(), threads)
         self._prices: dict[Kernel, Price] = {}
+        self._unknown: set[Kernel] = set()
         self._bounds: dict[Kernel, float] = {}
         self._fresh: dict[Kernel, int] = {}
+        self._slowness: dict[str, list[float]] = {}
         self.roofline: Roofline = calibrate(self._measurer, store, self._prefix, deadline)
         self.recorded: dict[Kernel, Measurement] = {}
         self.deadline = deadline
@@ -87,10 +94,13 @@ class Latency:
     def known(self, kernel: Kernel) -> Price | None:
         """The price cached in this process or in the store."""
         price = self._prices.get(kernel)
-        if price is None:
+        if price is None and kernel not in self._unknown:
             price = self._remembered(kernel)
-            if price is not None:
+            if price is None:
+                self._unknown.add(kernel)
+            else:
                 self._prices[kernel] = price
+                self._learn(kernel, price)
         return price
 
     def bound(self, kernel: Kernel) -> float:
@@ -100,6 +110,12 @@ class Latency:
             bound = 0.0 if is_free(kernel) else self.roofline.lower_bound(kernel)
             self._bounds[kernel] = bound
         return bound
+
+    def expected(self, kernel: Kernel) -> float:
+        """The roofline estimate times the median ratio of known kernels with the same main operator."""
+        found = self._slowness.get(_kind(kernel)) or self._slowness.get(_ANY)
+        slowness = found[len(found) // 2] if found else 1.0
+        return max(self.bound(kernel), slowness * self.roofline.microseconds(kernel))
 
     def price(self, kernel: Kernel) -> Price:
         """The cached price, else a measurement, else the roofline where measuring is impossible."""
@@ -141,7 +157,15 @@ class Latency:
         self._store.put_many(stored_costs(key, measurement))
         self._fresh.setdefault(kernel, 1)
         self.recorded[kernel] = measurement
-        return Price(rounded(measurement.microseconds), measurement.blocked, rounded(measurement.restoring))
+        price = Price(rounded(measurement.microseconds), measurement.blocked, rounded(measurement.restoring))
+        self._learn(kernel, price)
+        return price
+
+    def _learn(self, kernel: Kernel, price: Price) -> None:
+        """Remembers how much longer a kernel takes than its roofline says."""
+        if not is_free(kernel):
+            for kind in (_kind(kernel), _ANY):
+                insort(self._slowness.setdefault(kind, []), price.cost / self.roofline.microseconds(kernel))
 
     def _analytic(self, kernel: Kernel) -> Price:
         return Price(rounded(self.roofline.microseconds(kernel)))
@@ -198,6 +222,10 @@ class Recorded:
             known = self._store.get_many(keys)
             self._slowness[operator] = next((known[key] for key in keys if key in known), 1.0)
         return self._slowness[operator]
+
+
+def _kind(kernel: Kernel) -> str:
+    return main_operator(kernel.operators.split())
 
 
 def _own(measurement: Measurement) -> float:

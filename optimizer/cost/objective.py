@@ -57,6 +57,15 @@ class WeighsMemory(Protocol):
         ...
 
 
+@runtime_checkable
+class Estimating(Protocol):
+    """An objective that measures kernels, and can tell what to expect of them without measuring."""
+
+    def expected(self, kernel: Kernel) -> float:
+        """The likely price of a kernel that was not measured."""
+        ...
+
+
 class Flops:
     """Arithmetic operations; steps that only move data cost nothing."""
 

@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeGuard
 
+from superopt.ir.numbers import AttributeVariable
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
-    AttributeVariable,
     Condition,
     Equation,
     Term,

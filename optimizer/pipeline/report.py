@@ -38,7 +38,9 @@ class OpaqueNode:
 @dataclass(frozen=True, slots=True)
 class ModelSummary:
     """The model before and after. ``overridable``: weights that are also inputs, and hence not constants;
-    ``warnings``: defects of the model that do not prevent running it."""
+    ``warnings``: defects of the model that do not prevent running it; ``frozen``: the sizes for which alone
+    the model is written; ``computing_sizes``: the number of nodes that compute from sizes alone, and stay as
+    they are."""
 
     name: str
     sha256: str
@@ -47,6 +49,8 @@ class ModelSummary:
     opaque: tuple[OpaqueNode, ...]
     overridable: int = 0
     warnings: tuple[str, ...] = ()
+    frozen: Mapping[str, int] = field(default_factory=dict[str, int])
+    computing_sizes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

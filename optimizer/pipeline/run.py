@@ -149,22 +149,28 @@ class Pipeline:
 
     def _model(self, accepted: Verdict[Variant] | None) -> ModelSummary:
         lifted = self.request.lifted
-        nodes = len(lifted.source.as_given.proto.graph.node)
+        nodes = len(lifted.source.received.proto.graph.node)
         written = None if accepted is None else accepted.model
         return ModelSummary(
             name=Path(lifted.source.name).name,
             sha256=lifted.source.sha256,
             nodes_before=nodes,
-            nodes_after=nodes if written is None else written.node_count,
+            nodes_after=(
+                len(lifted.source.as_given.proto.graph.node) if written is None else written.node_count
+            ),
             opaque=tuple(OpaqueNode(*node) for node in lifted.opaque),
             overridable=len(lifted.source.as_given.overridable),
             warnings=lifted.source.warnings,
+            frozen=dict(lifted.source.frozen),
+            computing_sizes=len(lifted.computing_sizes),
         )
 
     def _returned(self, accepted: Verdict[Variant] | None) -> str:
         """Description of the returned model where nothing was compared."""
         if accepted is not None:
             return "the graph is unchanged"
+        if self.request.lifted.source.frozen:
+            return "the model is returned as it was frozen, with no rule applied"
         if self.request.lifted.source.has_external_data:
             return "the original is returned, with its external data in a separate file"
         return BYTE_FOR_BYTE

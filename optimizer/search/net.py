@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from superopt.ir.graph import Graph, GraphOperator, NodeId, Weight
-from superopt.ir.terms import Application, AttributeVariable, Term, Variable
+from superopt.ir.numbers import AttributeVariable
+from superopt.ir.terms import Application, Term, Variable
 from superopt.ops.attributes import normalise_attribute
 from superopt.ops.base import Operator
 from superopt.ops.opaque import Opaque

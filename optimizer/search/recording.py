@@ -40,30 +40,28 @@ class Recorded:
         return self.rewired.union(node.id for node in self.added)
 
 
-class StepRelocation:
+class Relocation:
     """Applies recorded rewrites to a graph with other node ids, or without some earlier rewrites. ``values``
     maps recorded values to the graph's; missing ones map to themselves."""
 
-    def __init__(self, cost: GraphCost, values: Mapping[Value, Value] | None = None) -> None:
-        self.cost = cost
+    def __init__(self, graph: Graph, values: Mapping[Value, Value] | None = None) -> None:
+        self.graph = graph
         self._values = dict(values or {})
 
     def value(self, recorded: Value) -> Value:
         """The value in this graph that corresponds to a recorded one."""
         return self._values.get(recorded, recorded)
 
-    def apply(self, recorded: Recorded) -> tuple[Match, GraphCost] | None:
+    def apply(self, recorded: Recorded) -> tuple[Match, Rewrite] | None:
         """Applies one rewrite and keeps the result; None, without any change, where it does not apply."""
         match = self._match(recorded.match)
-        rewrite = None if match is None else apply_match(self.cost.graph, match)
+        rewrite = None if match is None else apply_match(self.graph, match)
         if match is None or rewrite is None:
             self.leave_out(recorded)
             return None
-        update = self.cost.after(rewrite)
-        assert update is not None, "without a limit there is always a cost"
         self._follow(recorded, rewrite.graph)
-        self.cost = update.build()
-        return match, self.cost
+        self.graph = rewrite.graph
+        return match, rewrite
 
     def leave_out(self, recorded: Recorded) -> None:
         """Maps the results of a rewrite that is left out to the values that it would have replaced."""
@@ -72,7 +70,7 @@ class StepRelocation:
                 self._values[new] = self.value(old)
 
     def _match(self, recorded: Match) -> Match | None:
-        graph, substitution = self.cost.graph, recorded.substitution
+        graph, substitution = self.graph, recorded.substitution
         terms = {term: self.value(value) for term, value in recorded.terms.items()}
         if any(value.node not in graph.nodes for value in terms.values()):
             return None
@@ -110,6 +108,29 @@ class StepRelocation:
             if there.inputs == inputs and there.operator == node.operator and other not in taken:
                 return other
         return None
+
+
+class StepRelocation:
+    """Like ``Relocation``, with the ``cost`` of the graph."""
+
+    def __init__(self, cost: GraphCost, values: Mapping[Value, Value] | None = None) -> None:
+        self.cost = cost
+        self._steps = Relocation(cost.graph, values)
+
+    def apply(self, recorded: Recorded) -> tuple[Match, GraphCost] | None:
+        """Applies one rewrite and keeps the result; None, without any change, where it does not apply."""
+        applied = self._steps.apply(recorded)
+        if applied is None:
+            return None
+        match, rewrite = applied
+        update = self.cost.after(rewrite)
+        assert update is not None, "without a limit there is always a cost"
+        self.cost = update.build()
+        return match, self.cost
+
+    def leave_out(self, recorded: Recorded) -> None:
+        """Maps the results of a rewrite that is left out to the values that it would have replaced."""
+        self._steps.leave_out(recorded)
 
 
 def matches_at(graph: Graph, substitution: Substitution, site: tuple[NodeId, ...]) -> list[Match]:

@@ -1,4 +1,4 @@
-"""Sequential composition of strategies, each starting from the best graph of the one before."""
+"""Sequential composition of strategies, each starting from the best graph so far, or from the first."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from superopt.optimizer.search.trace import TraceStep
 @dataclass(frozen=True, slots=True)
 class Stage:
     """A strategy that runs until ``patience`` candidates brought no improvement, or for a ``share`` of the
-    remaining time; without patience until the limit."""
+    remaining time; without patience until the limit. It starts from the best graph so far, or ``anew`` from
+    the first."""
 
     search: Search
     patience: int | None = None
     share: float = 1.0
+    anew: bool = False
 
 
 Course: TypeAlias = Generator[Stage, SearchResult, None]
@@ -53,12 +55,13 @@ class Sequence:
         stopped_by: StoppedBy | None = None
         while stage is not None:
             since = watch.seconds
-            result = stage.search.run(statistics.best, rules, _part(watch, stage, statistics))
+            begins = start if stage.anew else statistics.best
+            result = stage.search.run(begins, rules, _part(watch, stage, statistics))
             first = first or result
             statistics.count(result.candidates)
             if result.best.total < statistics.best.total:
                 statistics.improve_by(result, since)
-                trace.extend(result.trace)
+                trace = [*([] if stage.anew else trace), *result.trace]
                 gaining += 1
             stopped_by = statistics.interruption()
             stage = _next(course, result) if stopped_by is None else None

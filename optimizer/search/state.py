@@ -19,11 +19,12 @@ FINGERPRINT_MASK = (1 << 64) - 1
 class Opportunity:
     """A match and its cached effect, valid while its neighbourhood is unchanged. ``gain`` is the decrease of
     the cost, ``shift`` the change of the fingerprint; ``gain_at_most`` is an upper bound if the match was
-    excluded by its bound."""
+    excluded by its bound; ``promise`` is an optimistic estimate of the gain."""
 
     match: Match
     gain: float | None = None
     gain_at_most: float | None = None
+    promise: float | None = None
     shift: int | None = None
     impossible: bool = False
 

@@ -39,9 +39,10 @@ class SearchStatistics:
 
     def improve_by(self, part: SearchResult, since: float) -> None:
         """Records an improvement by a nested search that began ``since`` seconds after this one."""
+        known = self.best.total
         self.best = part.best
         self.since_best = 0
-        self._curve.extend((since + at, cost) for at, cost in part.curve[1:])
+        self._curve.extend((since + at, cost) for at, cost in part.curve[1:] if cost < known)
 
     def part(self, patience: int | None, best_of: Callable[[Progress], float], share: float = 1.0) -> Watch:
         """A watch for a part of this search, with its own patience and a share of the remaining time;

@@ -8,6 +8,8 @@ from superopt.errors import InvalidOptionError
 from superopt.optimizer.cost.graph_cost import GraphCost
 from superopt.optimizer.search.backtracking import Backtracking
 from superopt.optimizer.search.beam import Beam
+from superopt.optimizer.search.descent import Descent
+from superopt.optimizer.search.normalise import Normalise
 from superopt.optimizer.search.protocol import Search
 from superopt.optimizer.search.regional import ROUNDS, Regional
 from superopt.optimizer.search.sequence import Course, Sequence, Stage
@@ -20,11 +22,13 @@ _LEAST_LOOK = 20
 
 
 def _auto(start: GraphCost) -> Course:
-    """Backtracking finds distant and repeated rewrites, regional search local ones, beam search those with
-    costly intermediate steps: first each for a short time, then larger regions and the whole while time
-    remains. Where backtracking leaves nothing within alpha, only beam search can find more, and gets as many
-    candidates."""
+    """Normalisation and descent apply what pays at once. Then backtracking finds distant and repeated
+    rewrites, regional search local ones, beam search those with costly intermediate steps: first each for a
+    short time, then larger regions and the whole while time remains. Where backtracking leaves nothing within
+    alpha, only beam search, or another start, can find more, and gets as many candidates."""
     is_small = len(start.owner) <= _MANY_NODES
+    normalised = yield Stage(Normalise())
+    yield Stage(Descent())
     if not is_small:
         yield Stage(Backtracking(), share=_SHARE_OF_WHOLE)
     while is_small:
@@ -33,6 +37,8 @@ def _auto(start: GraphCost) -> Course:
             break
         beamed = yield Stage(Beam(), max(whole.candidates, _LEAST_LOOK))
         if beamed.best.total >= whole.best.total:
+            if normalised.trace:
+                yield Stage(Backtracking(), max(whole.candidates, _LEAST_LOOK), anew=True)
             return
     yield Stage(Regional(Backtracking(), ROUNDS[:2]))
     yield Stage(Regional(Beam(), ROUNDS[:2]))

@@ -119,11 +119,11 @@ def test_an_output_keeps_its_name() -> None:
 
 
 def test_sizes_that_only_an_onnx_node_reads_stay() -> None:
-    """The graph knows the shape of a Reshape; the ONNX node still reads it from a chain of opaque nodes."""
+    """The graph knows the shape of an Expand; the ONNX node still reads it from a chain of opaque nodes."""
     nodes = [node("Identity", "x", "a"), node("Shape", "a", "s", end=1), node("Concat", "s t", "u", axis=0),
-             node("Reshape", "a u", "y")]  # fmt: skip
-    shapes = [value("x", ["n", 4, 6])], [value("y", ["n", 24])]
+             node("Expand", "b u", "y")]  # fmt: skip
+    shapes = [value("x", ["n", 4, 6]), value("b", [1, 24])], [value("y", ["n", 24])]
     before = model(nodes, *shapes, [integers("t", 24)]).SerializeToString()
     lifted = lift(load_model(before))
     after = lower(lifted, canonicalise(lifted).graph, Plan()).to_bytes()
-    assert listing(after) == "s = Shape(x)\nu = Concat(s, t)\ny = Reshape(x, u)"
+    assert listing(after) == "s = Shape(x)\nu = Concat(s, t)\ny = Expand(b, u)"

@@ -74,10 +74,14 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
     assert fields == {
         "schema": "int",
         "sizes": ["apart", "checked", "guessed", "priced", "request", "timed"],
-        "model": ["name", "nodes_after", "nodes_before", "opaque", "overridable", "sha256", "warnings"],
+        "model": [
+            "computing_sizes", "frozen", "name", "nodes_after", "nodes_before", "opaque", "overridable",
+            "sha256", "warnings",
+        ],
         "options": [
-            "alpha", "budget", "cluster", "dims", "exclude_rules", "inputs", "keep", "max_candidates",
-            "memory_limit", "objective", "runtime", "search", "seed", "target", "threads", "tolerance",
+            "alpha", "budget", "cluster", "dims", "exclude_rules", "freeze", "inputs", "keep",
+            "max_candidates", "memory_limit", "objective", "runtime", "search", "seed", "target",
+            "threads", "tolerance",
         ],
         "rules": ["applied", "loaded", "matched"],
         "suspects": "list",

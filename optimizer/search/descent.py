@@ -1,0 +1,118 @@
+"""Steepest descent: all rewrites that lower the cost are applied, until none does.
+
+Of every rewrite an optimistic estimate of its gain is made first, without measuring. Only those that promise
+a noticeable share of the cost are priced, the most promising first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import islice
+
+from superopt.optimizer.cost import GraphCost, estimate
+from superopt.optimizer.search.protocol import SearchResult, Watch
+from superopt.optimizer.search.rules import RuleSet
+from superopt.optimizer.search.state import Opportunity, State
+from superopt.optimizer.search.statistics import SearchStatistics, matches_by_rule
+from superopt.optimizer.search.trace import trace_of
+
+_OPTIMISM = 0.6
+"""Share of the expected price of a kernel that it may have."""
+
+_NOTICEABLE = 2e-4
+"""Share of the cost of the graph that a rewrite must promise and gain."""
+
+
+_BATCH = 32
+"""Number of rewrites priced before those that pay are applied."""
+
+
+class Descent:
+    """Applies what pays, at all places at once."""
+
+    name = "descent"
+
+    def run(self, start: GraphCost, rules: RuleSet, watch: Watch) -> SearchResult:
+        """Descends until no rewrite pays or the watch interrupts."""
+        return _Run(start, rules, watch).result()
+
+
+class _Run:
+    def __init__(self, start: GraphCost, rules: RuleSet, watch: Watch) -> None:
+        self._start = State.start(start)
+        self._rules = rules
+        self._statistics = SearchStatistics(start, rules, watch)
+        self._optimistic = estimate(start.objective, _OPTIMISM)
+
+    def result(self) -> SearchResult:
+        state, stopped_by = self._start, None
+        while stopped_by is None:
+            lower = self._lower(state)
+            stopped_by = self._statistics.interruption()
+            if lower is state:
+                break
+            state = lower
+        found = self._statistics.shortened(trace_of(state))
+        matched = matches_by_rule(opportunity.match for opportunity in self._start.found)
+        return self._statistics.result(found, stopped_by or "exhausted", matched)
+
+    def _lower(self, state: State) -> State:
+        """The graph after all paying rewrites; the same where none pays."""
+        state.find(self._rules, self._statistics.may_go_on)
+        for opportunity in state.found:
+            if opportunity.promise is None and not opportunity.impossible and self._statistics.may_go_on():
+                opportunity.promise = self._promise(state, opportunity)
+        least = _NOTICEABLE * state.cost.total
+        promising = [o for o in state.found if o.promise is not None and o.promise > least]
+        promising.sort(key=lambda o: -(o.promise or 0.0))
+        untried = iter([o for o in promising if o.gain is None])
+        while True:
+            batch = list(islice(untried, _BATCH))
+            for opportunity in batch:
+                if self._statistics.interruption() is None:
+                    self._try(state, opportunity)
+            paying = [o for o in promising if o.gain is not None and o.gain > least]
+            lower = self._applied(state, sorted(paying, key=lambda o: -(o.gain or 0.0)))
+            if lower is not state or not batch:
+                return lower
+
+    def _promise(self, state: State, opportunity: Opportunity) -> float | None:
+        """An optimistic estimate of the gain."""
+        rewrite = state.rewritten(opportunity.match)
+        if rewrite is None:
+            opportunity.impossible = len(opportunity.match.outputs) == 1
+            return None
+        update = replace(state.cost, objective=self._optimistic).after(rewrite)
+        return None if update is None else state.cost.total - update.total
+
+    def _try(self, state: State, opportunity: Opportunity) -> None:
+        self._statistics.count()
+        rewrite = state.rewritten(opportunity.match)
+        update = None if rewrite is None else state.cost.after(rewrite, state.cost.total)
+        opportunity.gain = 0.0 if update is None else state.cost.total - update.total
+
+    def _applied(self, state: State, paying: Iterable[Opportunity]) -> State:
+        """Applies the rewrites that still pay at their turn, the best first."""
+        current = state
+        for opportunity in paying:
+            if not self._statistics.may_go_on():
+                break
+            current = self._after(current, opportunity) or current
+            if current.cost.total < self._statistics.best.total:
+                self._statistics.improve(current.cost)
+        if current is not state and current.parent is not state:
+            current.rebase(state)
+        return current
+
+    def _after(self, current: State, opportunity: Opportunity) -> State | None:
+        match = opportunity.match
+        root = match.outputs[0].node
+        if root not in current.graph.nodes:
+            return None
+        for other in self._rules.matches_at(current.graph, current.cost.free, match.substitution, root):
+            rewrite = current.rewritten(other)
+            after = None if rewrite is None else current.after(other, rewrite, current.cost.total)
+            if after is not None and current.cost.total - after.cost.total > _NOTICEABLE * current.cost.total:
+                return after.build()
+        return None

@@ -1,0 +1,217 @@
+"""A terminating order on graphs, for rules applied without search: every step makes the graph smaller.
+
+Compared are, in this order: the operations of products, passes over memory, the operators that run, the
+elements that they write, those of them that are no polynomial, and their operands. Each is a whole number, so
+that no sequence of decreasing steps is infinite. What depends on weights alone is folded before the run and
+counts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+from superopt.ir.graph import Graph, Input, Node, NodeId, Value
+from superopt.ir.terms import Application, Term, Variable, subterms
+from superopt.ir.types import TensorType
+from superopt.ops.base import Operator
+from superopt.ops.roles import FusionRole
+from superopt.ops.traits import traits
+from superopt.optimizer.cost import GraphCost, Launches
+from superopt.optimizer.cost.graph_cost import Update
+from superopt.optimizer.cost.kernel import SMALL_WEIGHTS, Kernel
+from superopt.optimizer.cost.machine import bytes_of, number_of
+from superopt.optimizer.cost.objective import Price, is_free
+from superopt.optimizer.fusion import TRANSPARENT
+from superopt.rewriting import Rewrite, Substitution
+
+_TENSOR, _SIDE = 2, 1
+"""Weights of an operand of full size, and of a number or vector beside it."""
+
+_FUSED = frozenset(FusionRole) - {FusionRole.TRANSPARENT}
+"""Roles of operators that may belong to the kernel of a product."""
+
+
+class Size(NamedTuple):
+    """The size of a part of a graph, compared lexicographically."""
+
+    product_flops: int = 0
+    passes: int = 0
+    operators: int = 0
+    elements: int = 0
+    irrational: int = 0
+    operands: int = 0
+
+    def plus(self, other: Size) -> Size:
+        """The sum of two sizes."""
+        return Size(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+_NOTHING = Size()
+
+
+class Passes(Launches):
+    """Passes over memory: one for a product with what is folded into it, else one for each operator. Whether
+    the runtime fuses operators around a gate is not relied on."""
+
+    def known(self, kernel: Kernel) -> Price:
+        """Return the number of passes; none for a kernel that only reshapes a tensor."""
+        operators = [
+            s.operator.name for s in kernel.steps if s.operands and s.operator.name not in TRANSPARENT
+        ]
+        if is_free(kernel) or any(traits(name).product for name in operators):
+            return super().known(kernel)
+        return Price(float(max(1, len(operators))))
+
+
+class Sized:
+    """A graph at concrete sizes of its tensors, compared with its rewrites; ``cost`` counts passes."""
+
+    def __init__(self, cost: GraphCost) -> None:
+        self.cost = cost if isinstance(cost.objective, Passes) else _passes(cost)
+
+    @property
+    def size(self) -> Size:
+        """The size of the whole graph."""
+        own = self._sum(self.cost.graph, self.cost.graph.nodes, self.cost.free)
+        return own.plus(Size(passes=round(self.cost.total)))
+
+    def smaller(self, rewrite: Rewrite) -> Sized | None:
+        """The rewritten graph if it is smaller and stores no large constants instead."""
+        update = self.cost.after(rewrite)
+        assert update is not None, "without a limit there is always a cost"
+        before, after = self._sizes(rewrite, update)
+        if after >= before or self._stored_more(rewrite, update) > SMALL_WEIGHTS:
+            return None
+        return Sized(update.build())
+
+    def _sizes(self, rewrite: Rewrite, update: Update) -> tuple[Size, Size]:
+        """The sizes of what is removed and of what is added. Nodes that become folded behind the rewrite make
+        the graph smaller still."""
+        before = self._sum(self.cost.graph, rewrite.removed, self.cost.free)
+        after = self._sum(rewrite.graph, rewrite.added, update.free)
+        passes = round(update.total - self.cost.total)
+        return before, after.plus(Size(passes=passes))
+
+    def _sum(self, graph: Graph, nodes: Iterable[NodeId], free: Container[NodeId]) -> Size:
+        total = _NOTHING
+        for node_id in nodes:
+            if node_id not in free:
+                total = total.plus(self._of_node(graph, graph.nodes[node_id]))
+        return total
+
+    def _of_node(self, graph: Graph, node: Node) -> Size:
+        operator = node.operator
+        if isinstance(operator, Input) or operator.name in TRANSPARENT:
+            return _NOTHING
+        sizes, own = self.cost.sizes, traits(operator.name)
+        types = [sizes.type(type_) for type_ in node.types if isinstance(type_, TensorType)]
+        return Size(
+            product_flops=self._product_flops(graph, node),
+            operators=1,
+            elements=sum(number_of(type_.elements) for type_ in types),
+            irrational=int(not own.polynomial),
+            operands=_operands(len(node.inputs), own),
+        )
+
+    def _product_flops(self, graph: Graph, node: Node) -> int:
+        operator, sizes = node.operator, self.cost.sizes
+        if traits(operator.name).product is None or not isinstance(operator, Operator):
+            return 0
+        types = (*map(graph.type_of, node.inputs), *node.types)
+        known = [sizes.type(type_) for type_ in types if isinstance(type_, TensorType)]
+        if len(known) < len(types):
+            return 0
+        inputs, outputs = tuple(known[: len(node.inputs)]), tuple(known[len(node.inputs) :])
+        return number_of(sizes.operator(operator).work(inputs, outputs).flops)
+
+    def _stored_more(self, rewrite: Rewrite, update: Update) -> int:
+        """Bytes of constants that are read after the rewrite, and were not before."""
+        before, after = self.cost.graph, rewrite.graph
+        rewired = {user for value in rewrite.replaced.values() for user in after.users(value.node)}
+        old = [*rewrite.removed, *(node for node in rewired if node in before.nodes)]
+        return self._stored(after, {*rewrite.added, *rewired}, update.free) - self._stored(
+            before, old, self.cost.free
+        )
+
+    def _stored(self, graph: Graph, nodes: Iterable[NodeId], free: Container[NodeId]) -> int:
+        """Bytes of the constants that the nodes read."""
+        read = {
+            _stored_value(graph, value)
+            for node in nodes
+            if node not in free
+            for value in graph.nodes[node].inputs
+            if value.node in free
+        }
+        types = (graph.type_of(value) for value in read)
+        return sum(bytes_of(self.cost.sizes.type(type_)) for type_ in types if isinstance(type_, TensorType))
+
+
+def _passes(cost: GraphCost) -> GraphCost:
+    return GraphCost.of(cost.graph, Passes(), cost.sizes)
+
+
+def _stored_value(graph: Graph, value: Value) -> Value:
+    """The constant that is stored for an operand: what is only repeated is stored once."""
+    while traits(graph.nodes[value.node].operator.name).repeats:
+        value = graph.nodes[value.node].inputs[0]
+    return value
+
+
+class _Terms(NamedTuple):
+    """What is known of the size of terms."""
+
+    products: int
+    operators: int
+    irrational: int
+    operands: int
+    fused: int
+
+
+@lru_cache(maxsize=1 << 16)
+def may_decrease(substitution: Substitution, folded: frozenset[str]) -> bool:
+    """Whether the terms allow the target to be smaller than the source where the variables ``folded`` depend
+    on weights alone and nothing else reads what is inside the source. Terms of equal size may differ in what
+    the runtime fuses with a product."""
+    source, target = (_size_of(terms, folded) for terms in (substitution.source, substitution.target))
+    if source[:-1] == target[:-1]:
+        return bool(source.products and source.fused) and substitution.source != substitution.target
+    return target < source
+
+
+def _size_of(terms: Iterable[Term], folded: frozenset[str]) -> _Terms:
+    products = operators = irrational = operands = fused = 0
+    runs: set[Term] = set()
+    halved: set[tuple[object, ...]] = set()
+    for term in subterms(*terms):
+        if isinstance(term, Variable):
+            if term.name not in folded:
+                runs.add(term)
+            continue
+        if runs.isdisjoint(term.inputs):
+            continue
+        runs.add(term)
+        own = traits(term.operator)
+        if term.operator in TRANSPARENT or _is_other_half(term, halved):
+            continue
+        products += own.product is not None
+        fused += own.role in _FUSED
+        operators += 1
+        irrational += not own.polynomial
+        operands += _operands(len(term.inputs), own)
+    return _Terms(products, operators, irrational, operands, fused)
+
+
+def _operands(inputs: int, own: type[Operator]) -> int:
+    return _TENSOR * (inputs - own.side_inputs) + _SIDE * own.side_inputs
+
+
+def _is_other_half(term: Application, halved: set[tuple[object, ...]]) -> bool:
+    """Whether a graph has one operator for this half of a tensor and the other."""
+    if traits(term.operator).half is None:
+        return False
+    key = (term.attributes, term.inputs)
+    is_known = key in halved
+    halved.add(key)
+    return is_known
