@@ -21,9 +21,11 @@ from superopt.ops.elementwise import Add, Divide, Multiply, Power, Scale, Subtra
 from superopt.ops.filled import Full, Ones
 from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.normalization import LayerNormalization, RmsNormalization
+from superopt.ops.order import Clip, Maximum, Minimum
 from superopt.ops.pooling import AveragePool, MaxPool
-from superopt.ops.reduction import ReduceMax, ReduceMean, ReduceSum
+from superopt.ops.reduction import ReduceMax, ReduceMean, ReduceMin, ReduceSum
 from superopt.ops.shape import Broadcast, Concat, Reshape, Split
+from superopt.ops.transposed import ConvTranspose
 from superopt.ops.upsampling import LinearUpsample, NearestUpsample
 
 EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
@@ -35,8 +37,10 @@ EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
     BiasAdd: emit_layers.bias_add,
     Broadcast: emit_shape.broadcast,
     ChannelScale: lambda emission, node: emit_elementwise.per_channel(emission, node, "Mul"),
+    Clip: emit_elementwise.clip,
     Concat: emit_shape.concat,
     Conv: emit_layers.conv,
+    ConvTranspose: emit_layers.conv_transpose,
     Divide: emit_elementwise.pointwise,
     Enlarge: emit_layers.enlarge,
     Full: emit_shape.filled,
@@ -46,13 +50,16 @@ EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
     LayerNormalization: emit_reductions.layer_normalization,
     LinearUpsample: emit_layers.upsample,
     Matmul: emit_layers.matmul,
+    Maximum: emit_elementwise.pointwise,
     MaxPool: emit_layers.max_pool,
+    Minimum: emit_elementwise.pointwise,
     Multiply: emit_elementwise.pointwise,
     NearestUpsample: emit_layers.upsample,
     Ones: emit_shape.filled,
     Power: emit_elementwise.power,
     ReduceMax: emit_reductions.reduction,
     ReduceMean: emit_reductions.reduction,
+    ReduceMin: emit_reductions.reduction,
     ReduceSum: emit_reductions.reduction,
     Reshape: emit_shape.reshape,
     RmsNormalization: emit_reductions.rms_normalization,

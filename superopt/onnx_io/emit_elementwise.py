@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from superopt.errors import UnsupportedError
 from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import Node, Value, Weight
 from superopt.ir.types import ElementType, TensorType
@@ -19,9 +20,19 @@ from superopt.ops.activation import Gelu, HardSigmoid, HardSwish, Silu, Softmax
 from superopt.ops.affine import ChannelOperator
 from superopt.ops.base import Operator, axis_of
 from superopt.ops.elementwise import Add, Divide, Multiply, Power, Scale, Subtract
+from superopt.ops.order import Clip, Extremum, Maximum, Minimum
 from superopt.ops.shape import Broadcast
 
-BINARY: dict[type[Operator], str] = {Add: "Add", Subtract: "Sub", Multiply: "Mul", Divide: "Div"}
+BINARY: dict[type[Operator], str] = {
+    Add: "Add",
+    Subtract: "Sub",
+    Multiply: "Mul",
+    Divide: "Div",
+    Maximum: "Max",
+    Minimum: "Min",
+}
+EXTREMA_BROADCAST = 8
+"""The opset since which Max and Min broadcast their operands."""
 
 
 def number(writer: Writer, value: float, element: ElementType) -> str:
@@ -81,11 +92,13 @@ def _inner(part: Part, count: int) -> tuple[Dimension, ...]:
 
 
 def pointwise(emission: Emission, node: Node) -> Recipe:
-    """Add, Sub, Mul, Div."""
+    """Add, Sub, Mul, Div, Max, Min."""
     assert isinstance(node.operator, Operator)
     op_type = BINARY[type(node.operator)]
     target = emission.type(node.value).shape
-    parts = without_broadcasts(emission, node.inputs, target)
+    parts: tuple[Operand | Number, ...] = tuple(map(Operand, node.inputs))
+    if emission.opset >= EXTREMA_BROADCAST or not isinstance(node.operator, Extremum):
+        parts = without_broadcasts(emission, node.inputs, target)
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         writer.node(op_type, operands, outputs)
@@ -97,9 +110,10 @@ def scale(emission: Emission, node: Node) -> Recipe:
     """Mul by a 0-d tensor; ONNX Runtime does not fold one with an axis of size 1 into a convolution."""
     assert isinstance(node.operator, Scale)
     data, factor = node.inputs
-    clipped = _clipped(emission, data, factor)
-    if clipped is not None:
-        return clip(emission, node, clipped)
+    gate = _clipped(emission, data, factor)
+    if gate is not None:
+        assert isinstance(gate.operator, HardSigmoid)
+        return _between(emission, node, gate.inputs[0], 0, 1 / Fraction(gate.operator.alpha))
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         writer.node("Mul", operands, outputs)
@@ -117,19 +131,29 @@ def _clipped(emission: Emission, data: Value, factor: Value) -> Node | None:
     return gate if fits else None
 
 
-def clip(emission: Emission, node: Node, gate: Node) -> Recipe:
-    """Clip between 0 and the factor of a scaled hard sigmoid."""
-    assert isinstance(gate.operator, HardSigmoid)
-    element, high = emission.type(node.value).element, float(1 / Fraction(gate.operator.alpha))
+def clip(emission: Emission, node: Node) -> Recipe:
+    """Clip between two numbers."""
+    assert isinstance(node.operator, Clip)
+    return _between(emission, node, node.inputs[0], node.operator.low, node.operator.high)
+
+
+def _between(
+    emission: Emission, node: Node, data: Value, low: Fraction | int, high: Fraction | int
+) -> Recipe:
+    element = emission.type(node.value).element
+    if low > high and emission.opset < CLIP_TAKES_OPERANDS:
+        raise UnsupportedError(
+            f"clip: operator set {emission.opset} needs bounds in order, got {low}, {high}"
+        )
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         if writer.opset < CLIP_TAKES_OPERANDS:
-            writer.node("Clip", operands, outputs, {"min": 0.0, "max": high})
+            writer.node("Clip", operands, outputs, {"min": float(low), "max": float(high)})
         else:
-            bounds = (number(writer, bound, element) for bound in (0.0, high))
+            bounds = (number(writer, float(bound), element) for bound in (low, high))
             writer.node("Clip", [*operands, *bounds], outputs)
 
-    return Recipe(node.values, (Operand(gate.inputs[0]),), write)
+    return Recipe(node.values, (Operand(data),), write)
 
 
 CLIP_TAKES_OPERANDS = 11

@@ -15,6 +15,7 @@ from superopt.ops.base import axis_of
 from superopt.ops.convolution import Conv, Enlarge, KernelResponse
 from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.pooling import AveragePool, MaxPool, Pool
+from superopt.ops.transposed import ConvTranspose
 from superopt.ops.upsampling import LinearUpsample, Upsample
 from superopt.ops.windows import Padding
 
@@ -39,6 +40,9 @@ def bias_add(emission: Emission, node: Node) -> Recipe:
     data, bias = node.inputs
     rank = emission.rank(data)
     axis = axis_of("bias_add", node.operator.axis, rank)
+    transposed = emission.producer(data, ConvTranspose)
+    if transposed is not None and axis == 1:
+        return _transposed(emission, transposed, node.values, bias)
     layer = emission.producer(data, Conv)
     if layer is not None and axis == 1 and getattr(layer.operator, "activation", "") == "none":
         return _convolution(emission, layer, node.values, bias)
@@ -94,6 +98,29 @@ def _convolution(emission: Emission, node: Node, defines: tuple[Value, ...], bia
         result = writer.temporary("conv")
         writer.node("Conv", names, [result], attributes)
         writer.node(ACTIVATIONS[operator.activation], [result], outputs)
+
+    operands = (*node.inputs, *(() if bias is None else (bias,)))
+    return Recipe(defines, tuple(Operand(value) for value in operands), write)
+
+
+def conv_transpose(emission: Emission, node: Node) -> Recipe:
+    """ConvTranspose without bias."""
+    return _transposed(emission, node, node.values, None)
+
+
+def _transposed(emission: Emission, node: Node, defines: tuple[Value, ...], bias: Value | None) -> Recipe:
+    operator = node.operator
+    assert isinstance(operator, ConvTranspose)
+    weight = emission.type(node.inputs[1])
+    attributes: dict[str, OnnxAttribute] = {
+        "dilations": operator.dilation,
+        "kernel_shape": (known("conv_transpose", weight.shape[2]), known("conv_transpose", weight.shape[3])),
+        "pads": operator.margins,
+        "strides": operator.stride,
+    }
+
+    def write(writer: Writer, names: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        writer.node("ConvTranspose", names, outputs, attributes)
 
     operands = (*node.inputs, *(() if bias is None else (bias,)))
     return Recipe(defines, tuple(Operand(value) for value in operands), write)

@@ -13,27 +13,38 @@ from superopt.onnx_io.lift_reductions import AXES_ARE_AN_OPERAND
 from superopt.onnx_io.recipes import Emission, Operand, Recipe, Writer
 from superopt.ops.base import Operator, axis_of
 from superopt.ops.normalization import LayerNormalization, RmsNormalization
-from superopt.ops.reduction import ReduceMax, ReduceMean, ReduceSum, Reduction
+from superopt.ops.reduction import ReduceMax, ReduceMean, ReduceMin, ReduceSum, Reduction
 
 NAMES: Mapping[type[Operator], str] = {
     ReduceSum: "ReduceSum",
     ReduceMean: "ReduceMean",
     ReduceMax: "ReduceMax",
+    ReduceMin: "ReduceMin",
 }
 LAYER_NORMALIZATION_SINCE = 17
 RMS_NORMALIZATION_SINCE = 23
 
 
 def reduction(emission: Emission, node: Node) -> Recipe:
-    """ReduceSum, ReduceMean, ReduceMax; the axis is kept."""
+    """ReduceSum, ReduceMean, ReduceMax, ReduceMin; one for nested ones. Axes are kept."""
     assert isinstance(node.operator, Reduction)
-    op_type = NAMES[type(node.operator)]
-    axis = axis_of(node.operator.name, node.operator.axis, emission.rank(node.inputs[0]))
+    kind = type(node.operator)
+    axes, innermost = [_reduced_axis(emission, node)], node
+    while True:
+        inner = emission.producer(innermost.inputs[0], kind)
+        if inner is None or inner.id in emission.untouched or _reduced_axis(emission, inner) in axes:
+            break
+        axes, innermost = [*axes, _reduced_axis(emission, inner)], inner
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
-        _reduce(writer, op_type, operands[0], outputs[0], axis)
+        _reduce(writer, NAMES[kind], operands[0], outputs[0], *sorted(axes))
 
-    return Recipe(node.values, (Operand(node.inputs[0]),), write)
+    return Recipe(node.values, (Operand(innermost.inputs[0]),), write)
+
+
+def _reduced_axis(emission: Emission, node: Node) -> int:
+    assert isinstance(node.operator, Reduction)
+    return axis_of(node.operator.name, node.operator.axis, emission.rank(node.inputs[0]))
 
 
 def layer_normalization(emission: Emission, node: Node) -> Recipe:
@@ -92,9 +103,9 @@ def _by_mean_square(
     writer.node("Mul", [normal, factor], outputs)
 
 
-def _reduce(writer: Writer, op_type: str, operand: str, output: str, axis: int) -> None:
+def _reduce(writer: Writer, op_type: str, operand: str, output: str, *axes: int) -> None:
     if writer.opset >= AXES_ARE_AN_OPERAND[op_type]:
-        axes = writer.constant(np.array([axis], np.int64), "axes")
-        writer.node(op_type, [operand, axes], [output], {"keepdims": 1})
+        numbers = writer.constant(np.array(axes, np.int64), "axes")
+        writer.node(op_type, [operand, numbers], [output], {"keepdims": 1})
     else:
-        writer.node(op_type, [operand], [output], {"axes": (axis,), "keepdims": 1})
+        writer.node(op_type, [operand], [output], {"axes": axes, "keepdims": 1})

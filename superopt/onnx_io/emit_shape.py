@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -10,6 +12,8 @@ from superopt.errors import UnsupportedError
 from superopt.ir.dimensions import Atom, Dimension, FloorDivision, symbols_of
 from superopt.ir.graph import GraphOperator, Node, NodeId, Value
 from superopt.ir.types import ElementType
+from superopt.onnx_io.lift_cuts import PAD_TAKES_OPERANDS, SLICE_TAKES_OPERANDS
+from superopt.onnx_io.protos import dtype_of
 from superopt.onnx_io.recipes import Emission, Number, Operand, Recipe, Writer
 from superopt.ops.base import axis_of
 from superopt.ops.filled import Full, Ones
@@ -164,8 +168,12 @@ def transpose(emission: Emission, node: Node) -> Recipe:
 
 
 def concat(emission: Emission, node: Node) -> Recipe:
-    """One n-ary Concat for nested ones along the same axis."""
+    """One n-ary Concat for nested ones along the same axis; a Pad where one tensor is put between tensors of
+    one number."""
     assert isinstance(node.operator, Concat)
+    padding = _padding(emission, node)
+    if padding is not None:
+        return _pad(emission, node, padding)
     axis = axis_of("concat", node.operator.axis, emission.rank(node.value))
     parts: list[Value] = []
     waiting = list(reversed(node.inputs))
@@ -181,6 +189,54 @@ def concat(emission: Emission, node: Node) -> Recipe:
         writer.node("Concat", operands, outputs, {"axis": axis})
 
     return Recipe(node.values, tuple(Operand(part) for part in parts), write)
+
+
+@dataclass(frozen=True, slots=True)
+class _Padding:
+    """A tensor, the number around it, and the margins by axis."""
+
+    data: Value
+    number: Fraction | int
+    margins: Mapping[int, tuple[int, int]]
+
+
+def _padding(emission: Emission, node: Node) -> _Padding | None:
+    """The padding that a concatenation, and others inside of it, add up to; None if it is no padding."""
+    axis = _axis_of_concat(emission, node)
+    operators = [emission.graph[emission.resolve(value).node].operator for value in node.inputs]
+    numbers = [operator.value if isinstance(operator, Full) else None for operator in operators]
+    inside = [value for value, number in zip(node.inputs, numbers, strict=True) if number is None]
+    around = set(numbers) - {None}
+    if len(inside) != 1 or len(around) != 1:
+        return None
+    (data,), (number,) = inside, around
+    sizes = [emission.type(value).shape[axis] for value in node.inputs]
+    known_sizes = [size if isinstance(size, int) else 0 for size in sizes]
+    at = node.inputs.index(data)
+    if number is None or 0 in (*known_sizes[:at], *known_sizes[at + 1 :]):
+        return None
+    margins = {axis: (sum(known_sizes[:at]), sum(known_sizes[at + 1 :]))}
+    inner = emission.producer(data, Concat)
+    found = None if inner is None or inner.id in emission.untouched else _padding(emission, inner)
+    if found is None or found.number != number or axis in found.margins:
+        return _Padding(data, number, margins)
+    return _Padding(found.data, number, {**found.margins, **margins})
+
+
+def _pad(emission: Emission, node: Node, padding: _Padding) -> Recipe:
+    rank, element = emission.rank(node.value), emission.type(node.value).element
+    pairs = [padding.margins.get(axis, (0, 0)) for axis in range(rank)]
+    pads = [*(before for before, _ in pairs), *(after for _, after in pairs)]
+    number = float(padding.number)
+
+    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        if writer.opset < PAD_TAKES_OPERANDS:
+            writer.node("Pad", operands, outputs, {"pads": pads, "value": number})
+            return
+        value = writer.constant(np.asarray(number).astype(dtype_of(element)), "number")
+        writer.node("Pad", [*operands, _integers(writer, pads), value], outputs)
+
+    return Recipe(node.values, (Operand(padding.data),), write)
 
 
 def _axis_of_concat(emission: Emission, node: Node) -> int:
@@ -218,7 +274,10 @@ def split(emission: Emission, node: Node) -> Recipe:
             waiting.extend(_pieces(inner))
         else:
             pieces.append((value, size))
+    used = [value for value, _ in pieces if _is_used(emission, value)]
     sizes = [size for _, size in pieces]
+    if used and len(used) < len(pieces) and all(isinstance(size, int) for size in sizes):
+        return _slices(emission, node, axis, pieces)
     lengths = RuntimeShape(emission, node.id, sizes)
     numbers = [size for size in sizes if isinstance(size, int)]
     if emission.opset < 13 and len(numbers) < len(sizes):
@@ -231,6 +290,35 @@ def split(emission: Emission, node: Node) -> Recipe:
             writer.node("Split", [operands[0], lengths.write(writer, operands[1:])], outputs, {"axis": axis})
 
     return Recipe(tuple(value for value, _ in pieces), (Operand(node.inputs[0]), *lengths.operands), write)
+
+
+def _is_used(emission: Emission, value: Value) -> bool:
+    readers = (emission.graph[user] for user in emission.graph.users(value.node))
+    return value in emission.graph.outputs or any(value in reader.inputs for reader in readers)
+
+
+def _slices(emission: Emission, node: Node, axis: int, pieces: Sequence[tuple[Value, Dimension]]) -> Recipe:
+    """A Slice for each piece that is used, so that the others are not copied."""
+    used: list[Value] = []
+    bounds: list[tuple[int, int]] = []
+    start = 0
+    for value, size in pieces:
+        assert isinstance(size, int)
+        if _is_used(emission, value):
+            used.append(value)
+            bounds.append((start, start + size))
+        start += size
+
+    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        for output, (first, last) in zip(outputs, bounds, strict=True):
+            if writer.opset < SLICE_TAKES_OPERANDS:
+                attributes = {"axes": [axis], "starts": [first], "ends": [last]}
+                writer.node("Slice", operands, [output], attributes)
+            else:
+                numbers = [_integers(writer, [number]) for number in (first, last, axis)]
+                writer.node("Slice", [*operands, *numbers], [output])
+
+    return Recipe(tuple(used), (Operand(node.inputs[0]),), write)
 
 
 def _pieces(node: Node) -> list[tuple[Value, Dimension]]:

@@ -1,4 +1,5 @@
-"""Types of all tensors of a model, by ONNX shape inference on a copy without the weights."""
+"""Types of all tensors of a model, by ONNX shape inference on a copy without the weights, and by propagation
+of symbolic sizes through it."""
 
 from __future__ import annotations
 
@@ -10,10 +11,12 @@ from dataclasses import dataclass
 import onnx
 from onnx import TensorProto, helper
 
+from superopt.domains import Array
 from superopt.ir.dimensions import Dimension, symbol
 from superopt.ir.types import TensorType, UnknownType, ValueType
 from superopt.onnx_io.external import bytes_of, is_external
 from superopt.onnx_io.foreign import foreign_types, has_rule
+from superopt.onnx_io.propagation import Propagation
 from superopt.onnx_io.protos import STANDARD_DOMAINS, copy_without_graph, element_type
 
 logger = logging.getLogger(__name__)
@@ -30,10 +33,13 @@ _SAYS_NOTHING = re.compile(r"[\s?*_-]*|-\d+|none|null|nan|any|dynamic|unknown|un
 
 @dataclass(frozen=True)
 class InferredTypes:
-    """``types`` by tensor name; ``symbols`` gives for each unknown dimension its first occurrence."""
+    """``types`` by tensor name; ``symbols`` gives for each unknown dimension its first occurrence;
+    ``contents`` are the small tensors that are computed from sizes alone, with symbolic dimensions in
+    them."""
 
     types: Mapping[str, ValueType]
     symbols: Mapping[str, str]
+    contents: Mapping[str, Array]
 
 
 def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -91,10 +97,13 @@ def _declaration(name: str, tensor: TensorProto) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims))
 
 
-def infer_types(model: onnx.ModelProto, apart: Container[str] = ()) -> InferredTypes:
-    """The types of all tensors of the main graph, as far as ONNX infers them; the model is not changed. An
-    unknown dimension of a graph input gets its own symbol, named after input and axis, and so does one with a
-    meaningless name or with one of the names ``apart``, whose axes may differ."""
+def infer_types(
+    model: onnx.ModelProto, apart: Container[str] = (), known: Mapping[str, Array] | None = None
+) -> InferredTypes:
+    """The types of all tensors of the main graph, as far as known; the model is not changed. An unknown
+    dimension of a graph input gets its own symbol, named after input and axis, and so does one with a
+    meaningless name or with one of the names ``apart``, whose axes may differ. ``known`` are contents of
+    constants that lie outside the model."""
     skeleton = without_weights(model)
     _import_all_domains(skeleton)
     for value in (*skeleton.graph.input, *skeleton.graph.value_info, *skeleton.graph.output):
@@ -113,7 +122,12 @@ def infer_types(model: onnx.ModelProto, apart: Container[str] = ()) -> InferredT
     for tensor in model.graph.initializer:
         if tensor.name not in types:
             types[tensor.name] = TensorType(element_type(tensor.data_type), tuple(tensor.dims))
-    return InferredTypes(types, namer.where)
+    given = (types.get(value.name) for value in skeleton.graph.input)
+    symbols = frozenset[str]().union(*(type_.symbols for type_ in given if isinstance(type_, TensorType)))
+    protos = {value.name: value.type for value in (*inferred.graph.value_info, *inferred.graph.output)}
+    propagation = Propagation(skeleton, types, protos, symbols, known or {}, namer.fresh)
+    propagation.run()
+    return InferredTypes(types, namer.where, propagation.contents)
 
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -176,9 +190,16 @@ class _Symbols:
     def _dimension(self, name: str, axis: int, dimension: onnx.TensorShapeProto.Dimension) -> Dimension:
         if dimension.HasField("dim_value") and dimension.dim_value >= 0:
             return dimension.dim_value
-        label = dimension.dim_param or self._fresh(name, axis)
+        if not dimension.dim_param:
+            return symbol(self.fresh(name, axis))
+        self.where.setdefault(dimension.dim_param, f"{name}, axis {axis}")
+        return symbol(dimension.dim_param)
+
+    def fresh(self, name: str, axis: int) -> str:
+        """A new symbol for an axis of a tensor."""
+        label = self._fresh(name, axis)
         self.where.setdefault(label, f"{name}, axis {axis}")
-        return symbol(label)
+        return label
 
     def _fresh(self, name: str, axis: int) -> str:
         label = f"{name}.{axis}"
@@ -188,10 +209,15 @@ class _Symbols:
         return label
 
 
+def says_nothing(name: str) -> bool:
+    """Whether exporters give every open axis this name, whatever its size."""
+    return _SAYS_NOTHING.fullmatch(name) is not None
+
+
 def _clear_names(value: onnx.ValueInfoProto, names: Container[str]) -> None:
     for dimension in _dimensions(value):
         name = dimension.dim_param
-        if dimension.HasField("dim_param") and (name in names or _SAYS_NOTHING.fullmatch(name)):
+        if dimension.HasField("dim_param") and (name in names or says_nothing(name)):
             dimension.ClearField("dim_param")
 
 

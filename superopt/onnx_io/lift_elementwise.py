@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
+import numpy as np
+
 from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import Value
 from superopt.ir.types import ElementType, TensorType
@@ -16,6 +18,7 @@ from superopt.ops.affine import BiasAdd, ChannelScale
 from superopt.ops.base import Operator
 from superopt.ops.elementwise import Add, Divide, Identity, Multiply, Power, Scale, Subtract
 from superopt.ops.filled import Full, Ones
+from superopt.ops.order import Clip, Maximum, Minimum
 from superopt.ops.shape import Broadcast, Reshape
 
 Lifter = Callable[[Site], tuple[Value | None, ...]]
@@ -160,14 +163,19 @@ def _divide(site: Site) -> tuple[Value, ...]:
     return (_pointwise(site, Divide(), site.value(0), site.value(1)),)
 
 
-def _sum(site: Site) -> tuple[Value, ...]:
-    total = site.value(0)
+def _chained(site: Site, operator: Operator) -> tuple[Value, ...]:
+    """A binary operator applied to all operands, one after another."""
+    result = site.value(0)
     if len(site.node.input) == 1:
         site.type(0)
-        return (site.add(Identity(), total),)
+        return (site.add(Identity(), result),)
     for slot in range(1, len(site.node.input)):
-        total = _pointwise(site, Add(), total, site.value(slot))
-    return (total,)
+        result = _pointwise(site, operator, result, site.value(slot))
+    return (result,)
+
+
+def _sum(site: Site) -> tuple[Value, ...]:
+    return _chained(site, Add())
 
 
 def _power(site: Site) -> tuple[Value, ...]:
@@ -201,54 +209,60 @@ def _cast(site: Site) -> tuple[Value, ...]:
     return (site.add(Identity(), site.value(0)),)
 
 
-def _bound(site: Site, slot: int, attribute: str) -> Fraction | int | None:
-    """A bound of a Clip as a number; None if absent."""
+def _bound(site: Site, slot: int, attribute: str, absent: float) -> Fraction | int | None:
+    """A bound of a Clip as a number; None where it bounds nothing, like ``absent``."""
     if site.opset < 11:
-        return site.fraction(attribute, 0) if site.has_attribute(attribute) else None
-    if not site.has(slot):
+        value = site.decimal(attribute, absent)
+    elif site.has(slot):
+        content = site.constant(slot)
+        if content is None:
+            raise NotLiftedError("a bound is computed at run time")
+        value = float(content.reshape(()))
+    else:
+        value = absent
+    if value * absent > 0 and abs(value) >= _LARGEST:
         return None
-    content = site.constant(slot)
-    if content is None:
-        raise NotLiftedError("a bound is computed at run time")
-    value = float(content.reshape(()))
-    return None if abs(value) >= _LARGEST else finite_fraction(value, "a bound")
-
-
-def _kept_range(low: Fraction | int | None, high: Fraction | int | None) -> str:
-    match low, high:
-        case None, None:
-            return "it keeps everything"
-        case _, None:
-            return f"it keeps what is at least {low}"
-        case None, _:
-            return f"it keeps what is at most {high}"
-        case _:
-            return f"it keeps what lies between {low} and {high}"
+    if float(np.float32(value)) != value:
+        raise NotLiftedError(f"the bound {value} is no number of single precision")
+    return finite_fraction(value, "a bound")
 
 
 def _clip(site: Site) -> tuple[Value, ...]:
-    """A Clip between 0 and a bound is a scaled hard sigmoid; without the bound it is a relu."""
-    site.type(0)
-    low, high = _bound(site, 1, "min"), _bound(site, 2, "max")
-    if low != 0 or (high is not None and high <= 0):
-        raise NotLiftedError(_kept_range(low, high))
-    if high is None:
-        return (site.add(Relu(), site.value(0)),)
-    share = site.add(HardSigmoid(1 / Fraction(high), 0), site.value(0))
-    return (site.add(Scale(), share, site.number(high, site.type(0).element)),)
+    """A Clip between 0 and a bound is a scaled hard sigmoid, so that rules about these apply; one with a
+    single bound is a relu, a maximum or a minimum."""
+    own, data = site.type(0), site.value(0)
+    low, high = _bound(site, 1, "min", -math.inf), _bound(site, 2, "max", math.inf)
+    match low, high:
+        case None, None:
+            return (site.add(Identity(), data),)
+        case 0, None:
+            return (site.add(Relu(), data),)
+        case 0, _ if high is not None and high > 0:
+            share = site.add(HardSigmoid(1 / Fraction(high), 0), data)
+            return (site.add(Scale(), share, site.number(high, own.element)),)
+        case _, None:
+            return (_pointwise(site, Maximum(), data, site.number(low, own.element)),)
+        case None, _:
+            return (_pointwise(site, Minimum(), data, site.number(high, own.element)),)
+        case _:
+            return (site.add(Clip(low, high), data),)
+
+
+def _extremum(operator: Operator) -> Lifter:
+    """Max and Min of any number of operands."""
+
+    def lifter(site: Site) -> tuple[Value, ...]:
+        for slot in range(len(site.node.input)):
+            content = site.constant(slot)
+            if content is not None and not np.isfinite(content).all():
+                raise NotLiftedError("an operand is not finite")
+        return _chained(site, operator)
+
+    return lifter
 
 
 _LARGEST = 3.4e38
 """The largest float32, used by exporters to express that there is no bound."""
-
-
-def _pad(site: Site) -> tuple[Value, ...]:
-    """A pad of size 0, which exporters emit for a margin that turns out to be 0."""
-    site.type(0)
-    pads = site.integers("pads") if site.opset < 11 else site.constant_integers(1, "the padding")
-    if pads is None or any(pads):
-        raise NotLiftedError("no operator describes separate padding")
-    return (site.add(Identity(), site.value(0)),)
 
 
 ELEMENTWISE: Mapping[str, Lifter] = {
@@ -258,8 +272,9 @@ ELEMENTWISE: Mapping[str, Lifter] = {
     "Div": _divide,
     "Dropout": _dropout,
     "Identity": _identity,
+    "Max": _extremum(Maximum()),
+    "Min": _extremum(Minimum()),
     "Mul": _multiply,
-    "Pad": _pad,
     "Pow": _power,
     "Sub": _subtract,
     "Sum": _sum,

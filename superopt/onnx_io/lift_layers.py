@@ -17,6 +17,7 @@ from superopt.ops.elementwise import Add, Scale
 from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.pooling import AveragePool, MaxPool
 from superopt.ops.shape import Broadcast, Concat, Reshape, Split
+from superopt.ops.transposed import ConvTranspose
 from superopt.ops.upsampling import Upsample
 from superopt.ops.windows import Padding
 
@@ -71,62 +72,114 @@ def _gemm_sum(site: Site, product: Value, term: Value) -> Value:
     return site.add(Add(), product, term if own.shape == full else site.add(Broadcast(full), term))
 
 
-def _pair(site: Site, name: str) -> tuple[int, int]:
+def _pair(site: Site, name: str, axes: int) -> tuple[int, int]:
+    """An attribute with a number for each axis; of a single axis, which has one row, that for columns."""
     values = site.integers(name)
     if values is None:
         return (1, 1)
-    if len(values) != 2:
+    if len(values) != axes:
         raise NotLiftedError(f"{name} has values for {len(values)} axes")
-    return (values[0], values[1])
+    return (values[0], values[1]) if axes == 2 else (1, values[0])
 
 
-def _padding(site: Site, kernel: tuple[int, int] | None, dilation: tuple[int, int]) -> Padding:
+def _pads(site: Site, axes: int) -> tuple[int, int, int, int]:
+    pads = site.integers("pads") or (0,) * 2 * axes
+    if len(pads) != 2 * axes:
+        raise NotLiftedError(f"pads has values for {len(pads) // 2} axes")
+    if any(pad < 0 for pad in pads):
+        raise NotLiftedError("padding is negative")
+    return (pads[0], pads[1], pads[2], pads[3]) if axes == 2 else (0, pads[0], 0, pads[1])
+
+
+def _padding(site: Site, axes: int, kernel: tuple[int, int] | None, dilation: tuple[int, int]) -> Padding:
     """``same`` where padding is symmetric and keeps the size, else ``valid``, else explicit numbers."""
     automatic = site.text("auto_pad", "NOTSET")
     if automatic != "NOTSET":
         if automatic not in AUTOMATIC_PADDING:
             raise NotLiftedError(f"auto_pad is {automatic}")
         return AUTOMATIC_PADDING[automatic]
-    pads = site.integers("pads") or (0, 0, 0, 0)
-    if len(pads) != 4:
-        raise NotLiftedError(f"pads has values for {len(pads) // 2} axes")
-    if any(pad < 0 for pad in pads):
-        raise NotLiftedError("padding is negative")
+    pads = _pads(site, axes)
     if kernel is not None:
         extents = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
         if all(extent % 2 == 0 for extent in extents):
             same = tuple(extent // 2 for extent in extents)
             if pads == same + same:
                 return "same"
-    if not any(pads):
-        return "valid"
-    return (pads[0], pads[1], pads[2], pads[3])
+    return pads if any(pads) else "valid"
 
 
-def _image(site: Site, what: str) -> TensorType:
-    type_ = site.type(0)
-    if type_.rank != 4:
-        axes = type_.rank - 2
-        raise NotLiftedError(f"{what} is over {axes} {'axis' if axes == 1 else 'axes'}, not 2")
-    return type_
+def _axes_of(type_: TensorType, what: str) -> int:
+    """The number of axes of windows: 2, or 1, which stands for an image of one row."""
+    axes = type_.rank - 2
+    if axes not in (1, 2):
+        raise NotLiftedError(f"{what} is over {axes} axes, not 2")
+    return axes
+
+
+def _image(site: Site, value: Value) -> Value:
+    """The tensor as an image: of one row, if it has none."""
+    type_ = site.type_of(value)
+    if type_.rank != 3:
+        return value
+    n, channels, length = type_.shape
+    return site.add(Reshape((n, channels, 1, length)), value)
+
+
+def _over_axes(site: Site, axes: int, image: Value) -> Value:
+    """The image without its row, for windows over one axis."""
+    if axes == 2:
+        return image
+    n, channels, _, length = site.type_of(image).shape
+    return site.add(Reshape((n, channels, length)), image)
 
 
 def _conv(site: Site) -> tuple[Value, ...]:
-    data, weight = _image(site, "the convolution"), site.type(1)
-    stride, dilation = _pair(site, "strides"), _pair(site, "dilations")
-    sizes = weight.shape[2:]
-    kernel = (sizes[0], sizes[1]) if isinstance(sizes[0], int) and isinstance(sizes[1], int) else None
+    axes = _axes_of(site.type(0), "the convolution")
+    stride, dilation = _pair(site, "strides", axes), _pair(site, "dilations", axes)
     declared = site.integers("kernel_shape")
-    if declared is not None and declared != weight.shape[2:]:
+    if declared is not None and declared != site.type(1).shape[2:]:
         raise NotLiftedError(f"kernel_shape {declared} is not that of the weight")
-    operator = Conv(stride, _padding(site, kernel, dilation), dilation)
+    image, kernel = _image(site, site.value(0)), _image(site, site.value(1))
+    data, weight = site.type_of(image), site.type_of(kernel)
+    sizes = weight.shape[2:]
+    known = (sizes[0], sizes[1]) if isinstance(sizes[0], int) and isinstance(sizes[1], int) else None
+    operator = Conv(stride, _padding(site, axes, known, dilation), dilation)
     if operator.groups(data, weight) != site.integer("group", 1):
         raise NotLiftedError("the number of groups does not follow from the shapes")
-    result = site.add(operator, site.value(0), _cut_as_joined(site, data, weight))
+    if axes == 2:
+        kernel = _cut_as_joined(site, data, weight)
+    result = site.add(operator, image, kernel)
     if site.has(2):
         site.type(2)
         result = site.add(BiasAdd(axis=1), result, site.value(2))
-    return (result,)
+    return (_over_axes(site, axes, result),)
+
+
+def _conv_transpose(site: Site) -> tuple[Value, ...]:
+    axes = _axes_of(site.type(0), "the transposed convolution")
+    if (
+        site.text("auto_pad", "NOTSET") not in ("NOTSET", "VALID")
+        or site.integers("output_shape") is not None
+    ):
+        raise NotLiftedError("its margins follow from the size of its result")
+    if site.integer("group", 1) != 1:
+        raise NotLiftedError("the transposed convolution is grouped")
+    declared = site.integers("kernel_shape")
+    if declared is not None and declared != site.type(1).shape[2:]:
+        raise NotLiftedError(f"kernel_shape {declared} is not that of the weight")
+    stride, dilation = _pair(site, "strides", axes), _pair(site, "dilations", axes)
+    kept = site.integers("output_padding") or (0,) * axes
+    top, left, bottom, right = _pads(site, axes) if site.text("auto_pad", "NOTSET") == "NOTSET" else (0,) * 4
+    below, beside = kept if len(kept) == 2 else (0, *kept)
+    margins = (top, left, bottom - below, right - beside)
+    if min(margins) < 0:
+        raise NotLiftedError("it adds rows or columns to the result (output_padding)")
+    operator = ConvTranspose(stride, margins if any(margins) else "valid", dilation)
+    result = site.add(operator, _image(site, site.value(0)), _image(site, site.value(1)))
+    if site.has(2):
+        site.type(2)
+        result = site.add(BiasAdd(axis=1), result, site.value(2))
+    return (_over_axes(site, axes, result),)
 
 
 def _cut_as_joined(site: Site, data: TensorType, weight: TensorType) -> Value:
@@ -175,24 +228,23 @@ def _softmax(site: Site) -> tuple[Value, ...]:
     return (site.add(Softmax(axis), site.value(0)),)
 
 
-def _window(site: Site) -> tuple[tuple[int, int], tuple[int, int], Padding]:
-    image = _image(site, "the pooling")
-    if _pair(site, "dilations") != (1, 1):
+def _window(site: Site, axes: int) -> tuple[tuple[int, int], tuple[int, int], Padding]:
+    if _pair(site, "dilations", axes) != (1, 1):
         raise NotLiftedError("its windows are dilated")
-    kernel, stride = _pair(site, "kernel_shape"), _pair(site, "strides")
+    kernel, stride = _pair(site, "kernel_shape", axes), _pair(site, "strides", axes)
     if site.integer("ceil_mode", 0) and site.text("auto_pad", "NOTSET") == "NOTSET":
-        return kernel, stride, _rounded_up(site, image, kernel, stride)
-    return kernel, stride, _padding(site, kernel, (1, 1))
+        return kernel, stride, _rounded_up(site, axes, kernel, stride)
+    return kernel, stride, _padding(site, axes, kernel, (1, 1))
 
 
-def _rounded_up(site: Site, image: TensorType, kernel: tuple[int, int], stride: tuple[int, int]) -> Padding:
+def _rounded_up(site: Site, axes: int, kernel: tuple[int, int], stride: tuple[int, int]) -> Padding:
     """Expresses rounding up of sizes (ceil_mode) as padding at the end, which neither a maximum nor a mean
     counts."""
-    pads = list(site.integers("pads") or (0, 0, 0, 0))
+    pads = list(_pads(site, axes))
+    sizes = (1, *site.type(0).shape[2:])[-2:]
     widened = False
-    for axis in range(2):
-        size = image.shape[axis + 2]
-        if not isinstance(size, int) or len(pads) != 4:
+    for axis, size in enumerate(sizes):
+        if not isinstance(size, int):
             raise NotLiftedError("it rounds an unknown size up (ceil_mode)")
         room = size + pads[axis] + pads[axis + 2] - kernel[axis]
         missing = -room % stride[axis]
@@ -200,7 +252,7 @@ def _rounded_up(site: Site, image: TensorType, kernel: tuple[int, int], stride: 
             pads[axis + 2] += missing
             widened = True
     if not widened:
-        return _padding(site, kernel, (1, 1))
+        return _padding(site, axes, kernel, (1, 1))
     if site.integer("count_include_pad", 0):
         raise NotLiftedError("it rounds sizes up (ceil_mode) and counts padding")
     if any(pad >= size for pad, size in zip(pads, kernel * 2, strict=True)):
@@ -210,18 +262,23 @@ def _rounded_up(site: Site, image: TensorType, kernel: tuple[int, int], stride: 
 
 def _max_pool(site: Site) -> tuple[Value | None, ...]:
     site.require_unused(1)
-    return (site.add(MaxPool(*_window(site)), site.value(0)), None)
+    axes = _axes_of(site.type(0), "the pooling")
+    pooled = site.add(MaxPool(*_window(site, axes)), _image(site, site.value(0)))
+    return (_over_axes(site, axes, pooled), None)
 
 
 def _average_pool(site: Site) -> tuple[Value, ...]:
     counted = site.integer("count_include_pad", 0)
-    return (site.add(AveragePool(*_window(site), counted), site.value(0)),)
+    axes = _axes_of(site.type(0), "the pooling")
+    pooled = site.add(AveragePool(*_window(site, axes), counted), _image(site, site.value(0)))
+    return (_over_axes(site, axes, pooled),)
 
 
 LAYERS: Mapping[str, Lifter] = {
     "AveragePool": _average_pool,
     "BatchNormalization": _batch_normalization,
     "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
     "Gemm": _gemm,
     "MatMul": _matmul,
     "MaxPool": _max_pool,

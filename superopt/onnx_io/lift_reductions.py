@@ -11,10 +11,11 @@ from superopt.onnx_io.site import NotLiftedError, Site
 from superopt.ops.base import Operator, axis_of
 from superopt.ops.elementwise import Identity, Power, Scale
 from superopt.ops.normalization import LayerNormalization, RmsNormalization
-from superopt.ops.reduction import ReduceMax, ReduceMean, ReduceSum
+from superopt.ops.pooling import GlobalAveragePool
+from superopt.ops.reduction import ReduceMax, ReduceMean, ReduceMin, ReduceSum
 from superopt.ops.shape import Broadcast, Reshape
 
-AXES_ARE_AN_OPERAND = {"ReduceSum": 13, "ReduceMean": 18, "ReduceMax": 18}
+AXES_ARE_AN_OPERAND = {"ReduceSum": 13, "ReduceMean": 18, "ReduceMax": 18, "ReduceMin": 18}
 """The opsets since which the axes are an operand instead of an attribute."""
 
 
@@ -44,6 +45,28 @@ def _reduction(operator: Callable[[int], Operator]) -> Lifter:
         return (result if axes else site.add(Identity(), result),)
 
     return lifter
+
+
+def _global(operator: Callable[[int], Operator]) -> Lifter:
+    """One number for each channel of each sample."""
+
+    def lifter(site: Site) -> tuple[Value, ...]:
+        rank = site.type(0).rank
+        if rank < 3:
+            raise NotLiftedError("it has no positions to reduce")
+        result = site.value(0)
+        for axis in reversed(range(2, rank)):
+            result = site.add(operator(axis), result)
+        return (result,)
+
+    return lifter
+
+
+def _global_average(site: Site) -> tuple[Value | None, ...]:
+    """Of images the operator of that name, of others a mean along each axis."""
+    if site.type(0).rank == 4:
+        return (site.add(GlobalAveragePool(), site.value(0)),)
+    return _global(ReduceMean)(site)
 
 
 def _epsilon(site: Site) -> Fraction | int:
@@ -80,11 +103,14 @@ def _reciprocal(site: Site) -> tuple[Value, ...]:
 
 
 REDUCTIONS: Mapping[str, Lifter] = {
+    "GlobalAveragePool": _global_average,
+    "GlobalMaxPool": _global(ReduceMax),
     "LayerNormalization": _layer_normalization,
     "Neg": _negation,
     "RMSNormalization": _rms_normalization,
     "Reciprocal": _reciprocal,
     "ReduceMax": _reduction(ReduceMax),
     "ReduceMean": _reduction(ReduceMean),
+    "ReduceMin": _reduction(ReduceMin),
     "ReduceSum": _reduction(ReduceSum),
 }

@@ -12,7 +12,6 @@ from superopt.onnx_io.site import NotLiftedError, Site
 from superopt.ops.base import axis_of
 from superopt.ops.elementwise import Identity
 from superopt.ops.matrix import Transpose
-from superopt.ops.pooling import MaxPool
 from superopt.ops.shape import Broadcast, Concat, Reshape, Split
 from superopt.ops.upsampling import LinearUpsample, NearestUpsample
 
@@ -121,27 +120,6 @@ def _split(site: Site) -> tuple[Value | None, ...]:
     return site.add_many(Split(axis, tuple(sizes)), site.value(0))
 
 
-def _slice(site: Site) -> tuple[Value, ...]:
-    """Every n-th row and column of an image, as pooling with windows of one element."""
-    own = site.type(0)
-    if site.opset < 10 or own.rank != 4 or own.element not in (ElementType.FLOAT, ElementType.DOUBLE):
-        raise NotLiftedError("it does not select from an image of single or double precision")
-    starts, ends = site.constant_integers(1, "the start"), site.constant_integers(2, "the end")
-    axes = site.constant_integers(3, "the axes") if site.has(3) else tuple(range(len(starts)))
-    steps = site.constant_integers(4, "the steps") if site.has(4) else (1,) * len(starts)
-    if len({len(starts), len(ends), len(axes), len(steps)}) > 1:
-        raise NotLiftedError("its operands differ in length")
-    stride = [1] * own.rank
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        size = own.shape[axis_of("slice", axis, own.rank)]
-        if start != 0 or step < 1 or end < (size if isinstance(size, int) else _UNBOUNDED):
-            raise NotLiftedError("it cuts a part out")
-        stride[axis] = step
-    if stride[:2] != [1, 1] or stride[2:] == [1, 1]:
-        raise NotLiftedError("it selects samples or channels, or nothing")
-    return (site.add(MaxPool((1, 1), (stride[2], stride[3])), site.value(0)),)
-
-
 def _expand(site: Site) -> tuple[Value, ...]:
     own = site.type(0)
     wanted = site.sizes(1, "the shape")
@@ -203,16 +181,12 @@ _REPEATING = (
 )
 """Nearest modes for which upsampling by whole factors repeats every pixel."""
 
-_UNBOUNDED = (1 << 31) - 1
-"""Larger than any size: exporters use such an end for a slice up to the end of an axis."""
-
 MOVEMENT: Mapping[str, Lifter] = {
     "Concat": _concat,
     "Expand": _expand,
     "Flatten": _flatten,
     "Reshape": _reshape,
     "Resize": _resize,
-    "Slice": _slice,
     "Split": _split,
     "Squeeze": _squeeze,
     "Transpose": _transpose,

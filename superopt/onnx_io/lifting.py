@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -12,21 +13,30 @@ import onnx
 from superopt.domains import Array
 from superopt.errors import IllTypedError, InvalidModelError
 from superopt.ir.dimensions import Dimension, as_symbol, substitute, symbols_of
-from superopt.ir.graph import Graph, GraphEditor, Input, NodeId, Value, Weight
+from superopt.ir.graph import Graph, GraphEditor, GraphOperator, Input, NodeId, Value, Weight
 from superopt.ir.types import ElementType, TensorType, UnknownType, ValueType
 from superopt.onnx_io.declarations import without_false_types
 from superopt.onnx_io.inference import infer_types
+from superopt.onnx_io.lift_cuts import CUTS
 from superopt.onnx_io.lift_elementwise import ELEMENTWISE, Lifter
 from superopt.onnx_io.lift_layers import LAYERS
 from superopt.onnx_io.lift_reductions import REDUCTIONS
 from superopt.onnx_io.lift_shape import MOVEMENT
 from superopt.onnx_io.protos import STANDARD_DOMAINS, captured_names, element_type, names_within
-from superopt.onnx_io.shape_data import dimensions, evaluate, shape_content
+from superopt.onnx_io.shape_data import RULES as SIZE_ARITHMETIC
+from superopt.onnx_io.shape_data import SIZE_READERS, dimensions, holds_sizes
 from superopt.onnx_io.simplifying import is_followed, simplify
 from superopt.onnx_io.site import NotLiftedError, Site, known_number, number_array
-from superopt.onnx_io.sliding import slid
 from superopt.onnx_io.source import SourceModel
 from superopt.ops import OPERATORS, Opaque
+
+COMPUTES_SIZES = "it computes from sizes alone"
+"""Why a node stays as it is that depends on sizes and constants alone; no rule is missing for it."""
+
+
+def computes_sizes(operator: GraphOperator) -> bool:
+    """Whether a node of a lifted model stays as it is because it computes from sizes alone."""
+    return isinstance(operator, Opaque) and operator.reason == COMPUTES_SIZES
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +66,26 @@ class LiftedModel:
 
     @property
     def opaque(self) -> tuple[tuple[str, str, str], ...]:
-        """(name, operator, reason) of every node that rules do not affect; unnamed nodes by their output."""
-        found: list[tuple[str, str, str]] = []
-        for node in self.graph:
-            if isinstance(node.operator, Opaque):
-                proto = self.source.proto.graph.node[node.operator.index]
-                name = proto.name or next(
-                    (output for output in proto.output if output), f"#{node.operator.index}"
-                )
-                found.append((name, proto.op_type, node.operator.reason))
-        return tuple(found)
+        """(name, operator, reason) of every node that rules do not affect, unless it computes from sizes
+        alone; unnamed nodes by their output."""
+        return tuple(
+            (self._name(operator.index), operator.op_type, operator.reason)
+            for operator in self._kept
+            if not computes_sizes(operator)
+        )
+
+    @property
+    def computing_sizes(self) -> tuple[str, ...]:
+        """The operators of the nodes that compute from sizes alone, and stay as they are."""
+        return tuple(operator.op_type for operator in self._kept if computes_sizes(operator))
+
+    @property
+    def _kept(self) -> tuple[Opaque, ...]:
+        return tuple(node.operator for node in self.graph if isinstance(node.operator, Opaque))
+
+    def _name(self, index: int) -> str:
+        proto = self.source.proto.graph.node[index]
+        return proto.name or next((output for output in proto.output if output), f"#{index}")
 
     def weight(self, label: str) -> Array:
         """The content of a weight, memory-mapped if external."""
@@ -107,7 +127,7 @@ def _generic(name: str) -> Lifter:
     return lifter
 
 
-SPECIAL: Mapping[str, Lifter] = {**ELEMENTWISE, **LAYERS, **MOVEMENT, **REDUCTIONS}
+SPECIAL: Mapping[str, Lifter] = {**CUTS, **ELEMENTWISE, **LAYERS, **MOVEMENT, **REDUCTIONS}
 LIFTERS: Mapping[str, Lifter] = {
     **{
         operator.onnx.op_type: _generic(name)
@@ -123,15 +143,21 @@ class _Lifting:
     def __init__(self, source: SourceModel) -> None:
         self._source = source
         self._model = source.proto
-        self._inferred = infer_types(source.proto, source.apart)
+        self._followed = {
+            name: np.asarray(tensor.numpy())
+            for name, tensor in source.constants.items()
+            if is_followed(tensor)
+        }
+        self._inferred = infer_types(source.proto, source.apart, self._followed)
         self._editor = GraphEditor(Graph.empty())
         self._values: dict[str, Value] = {}
         self._groups: dict[int, Group] = {}
         self._solved: dict[str, Dimension] = {}
         self._given = self._symbols_of_inputs()
         self._numbers: dict[str, Array] = {}
-        self._sizes: dict[str, Array] = {}
+        self._from_sizes: set[str] = set()
         self._weight_only: set[NodeId] = set()
+        self._by_operand: defaultdict[tuple[str, str, str], list[onnx.NodeProto]] | None = None
         self._functions = {(f.domain, f.name) for f in self._model.functions}
         self._taken = set(names_within(self._model.graph))
         used = {name for node in self._model.graph.node for name in (*node.input, *captured_names(node))}
@@ -193,11 +219,12 @@ class _Lifting:
 
     def _lift_node(self, index: int, node: onnx.NodeProto) -> None:
         reason = self._source.fixed_reason or self._why_unknown(node)
+        self._follow(node)
         if reason is None:
             site = Site(
                 self._editor, node, index, self._source.opset or 0, self._value,
                 self._source.constants, self._unused, self._weight_only, self._register_number,
-                self._sizes_in,
+                self._sizes_in, self._alike,
             )  # fmt: skip
             try:
                 outputs = LIFTERS[node.op_type](site)[: len(node.output)]
@@ -210,33 +237,35 @@ class _Lifting:
                 self._groups[index] = Group(tuple(site.made), slots, outputs)
                 self._bind(node, outputs)
                 return
-        self._add_opaque(index, node, reason)
-        self._follow_sizes(node)
+        self._add_opaque(index, node, COMPUTES_SIZES if self._is_from_sizes(node) else reason)
 
-    def _follow_sizes(self, node: onnx.NodeProto) -> None:
-        """Evaluates the output of an unlifted node if it is computed from sizes."""
-        if node.domain not in STANDARD_DOMAINS or len(node.output) != 1:
+    def _is_from_sizes(self, node: onnx.NodeProto) -> bool:
+        """Whether the outputs depend on sizes and constants alone."""
+        return node.domain in STANDARD_DOMAINS and self._from_sizes.issuperset(node.output)
+
+    def _follow(self, node: onnx.NodeProto) -> None:
+        """Records the outputs of a node that reads sizes, or computes with nothing else."""
+        if node.domain not in STANDARD_DOMAINS:
             return
-        if node.op_type == "Shape":
-            value = self._value(node.input[0])
-            content = None if value is None else shape_content(self._editor.type_of(value), node)
-        else:
-            known = [c for name in node.input if (c := self._content(name)) is not None]
-            complete = len(known) == len(node.input)
-            content = evaluate(node, known, self._source.opset or 0) if complete else None
-        if content is not None:
-            self._sizes[node.output[0]] = content
+        read = [name for name in node.input if name and name not in self._source.constants]
+        if node.op_type in SIZE_READERS or (
+            node.op_type in SIZE_ARITHMETIC and self._from_sizes.issuperset(read)
+        ):
+            self._from_sizes.update(node.output)
 
-    def _content(self, name: str) -> Array | None:
-        if name in self._sizes:
-            return self._sizes[name]
-        tensor = self._source.constants.get(name)
-        return np.asarray(tensor.numpy()) if tensor is not None and is_followed(tensor) else None
+    def _alike(self, node: onnx.NodeProto) -> Sequence[onnx.NodeProto]:
+        """The nodes with the operator and the first operand of a node, itself among them."""
+        if self._by_operand is None:
+            self._by_operand = defaultdict(list)
+            for other in self._model.graph.node:
+                if other.input:
+                    self._by_operand[other.domain, other.op_type, other.input[0]].append(other)
+        return self._by_operand[node.domain, node.op_type, node.input[0]]
 
     def _sizes_in(self, name: str) -> tuple[Dimension, ...] | None:
         """The numbers in an integer tensor, as far as it is computed from sizes and constants."""
-        content = self._content(name)
-        if content is None or content.dtype.kind not in "iO":
+        content = self._inferred.contents.get(name, self._followed.get(name))
+        if content is None or not holds_sizes(content):
             return None
         return tuple(substitute(size, self._solved) for size in dimensions(content))
 
@@ -263,9 +292,6 @@ class _Lifting:
             self._type_named(name) if name else UnknownType("unused output") for name in node.output
         )
         operands = [value for value in inputs if value is not None]
-        own = slid(node, [None if value is None else self._editor.type_of(value) for value in inputs])
-        if own is not None:
-            types = (self._learned(own, types[0]), *types[1:])
         made = self._editor.add(
             Opaque(node.domain, node.op_type, index, reason),
             (*operands, *(value for _, value in captures)),
@@ -274,14 +300,6 @@ class _Lifting:
         )
         self._groups[index] = Group((made.id,), inputs, made.values, captures)
         self._bind(node, made.values)
-
-    def _learned(self, own: TensorType, theirs: ValueType) -> ValueType:
-        """Return the type of an opaque node's output: superopt's, unless it contradicts ONNX's."""
-        try:
-            self._learn(((own, theirs),))
-        except NotLiftedError:
-            return theirs
-        return own
 
     def _compare_with_onnx(self, node: onnx.NodeProto, outputs: tuple[Value | None, ...]) -> None:
         """Rejects types that contradict ONNX's; expresses ONNX's symbols in superopt's."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import cast
 
 import numpy as np
@@ -16,18 +17,29 @@ import onnx
 from onnx import AttributeProto, TensorProto, helper
 
 from superopt.domains import Array
-from superopt.errors import SuperoptError
-from superopt.ir.dimensions import Dimension, SymbolicDimension, floor_divide, is_positive
+from superopt.ir.dimensions import Dimension, SymbolicDimension
 from superopt.ir.types import TensorType, ValueType
+from superopt.onnx_io.real_sizes import InexactError, RealSize
+from superopt.onnx_io.size_arithmetic import (
+    Size,
+    UnknownContentError,
+    is_equal,
+    is_greater,
+    is_not_less,
+    larger,
+    quotient,
+    real,
+    smaller,
+    whole,
+)
 
 LARGEST = 4096
 """Maximum elements of a tensor that is evaluated."""
 
+SIZE_READERS = ("Shape", "Size")
+"""Operators that read sizes of their operand and nothing else of it."""
+
 Operands = Sequence[Array]
-
-
-class UnknownContentError(SuperoptError):
-    """The content of a tensor is not known before the model runs."""
 
 
 class _Node:
@@ -55,9 +67,11 @@ class _Node:
 
 
 def shape_content(type_: ValueType | None, node: onnx.NodeProto) -> Array | None:
-    """The output of a Shape node for an operand of that type; None for unknown rank."""
+    """The output of a Shape or Size node for an operand of that type; None for unknown rank."""
     if not isinstance(type_, TensorType):
         return None
+    if node.op_type == "Size":
+        return settled(np.asarray(type_.elements, object))
     attributes = _Node(node, 0)
     return _vector(type_.shape[slice(attributes.integer("start", 0), attributes.integer("end", type_.rank))])
 
@@ -73,6 +87,7 @@ def evaluate(node: onnx.NodeProto, operands: Operands, opset: int) -> Array | No
             result = np.asarray(rule(_Node(node, opset), operands))
     except (
         UnknownContentError,
+        InexactError,
         ValueError,
         IndexError,
         TypeError,
@@ -86,7 +101,9 @@ def evaluate(node: onnx.NodeProto, operands: Operands, opset: int) -> Array | No
 
 def settled(content: Array) -> Array:
     """Convert dimensions to integers, unless symbols remain."""
-    if content.dtype != object or any(isinstance(item, SymbolicDimension) for item in content.flat):
+    if content.dtype != object or any(
+        isinstance(item, SymbolicDimension | RealSize) for item in content.flat
+    ):
         return content
     return content.astype(np.int64)
 
@@ -94,6 +111,13 @@ def settled(content: Array) -> Array:
 def is_symbolic(content: Array) -> bool:
     """Whether some dimension in it is symbolic."""
     return content.dtype == object
+
+
+def holds_sizes(content: Array) -> bool:
+    """Whether it consists of integers, some of them perhaps symbolic."""
+    return content.dtype.kind == "i" or (
+        is_symbolic(content) and not any(isinstance(item, RealSize) for item in content.flat)
+    )
 
 
 def dimensions(content: Array) -> tuple[Dimension, ...]:
@@ -175,15 +199,35 @@ def _concat(node: _Node, operands: Operands) -> Array:
 def _cast(node: _Node, operands: Operands) -> Array:
     to = node.integer("to", 0)
     if is_symbolic(operands[0]):
-        if to != TensorProto.INT64:
+        if to not in (*_INTEGERS, *_REALS):
             raise UnknownContentError("a size in another type")
-        return operands[0]
+        return _each(whole if to in _INTEGERS else real, operands[0])
     dtype = helper.tensor_dtype_to_np_dtype(to)
     if dtype not in _CAST_TO or not np.isfinite(operands[0]).all():
         raise UnknownContentError("another type")
     return operands[0].astype(dtype)
 
 
+def _each(function: Callable[[Size], object], content: Array) -> Array:
+    """The function of each number of a symbolic tensor."""
+    return np.asarray(np.frompyfunc(function, 1, 1)(content), object)
+
+
+def _rounding(
+    function: Callable[..., Array], of_size: Callable[[RealSize], Dimension]
+) -> Callable[[_Node, Operands], Array]:
+    """A function of numbers to whole ones, also of sizes as floating-point numbers."""
+
+    def rule(_: _Node, operands: Operands) -> Array:
+        if is_symbolic(operands[0]):
+            return _each(lambda size: RealSize(of_size(real(size))), operands[0])
+        return function(operands[0])
+
+    return rule
+
+
+_INTEGERS = (TensorProto.INT64, TensorProto.INT32)
+_REALS = (TensorProto.FLOAT, TensorProto.DOUBLE)
 _CAST_TO = tuple(map(np.dtype, (np.int32, np.int64, np.bool_, np.float32, np.float64)))
 
 
@@ -227,34 +271,12 @@ def _divide(_: _Node, operands: Operands) -> Array:
     left, right = operands
     if left.dtype.kind == "f":
         return left / right
-    quotient = np.frompyfunc(_quotient, 2, 1)(left, right)
-    result = settled(np.asarray(quotient, object))
+    result = settled(np.asarray(np.frompyfunc(quotient, 2, 1)(left, right), object))
     return result if is_symbolic(result) else result.astype(right.dtype if is_symbolic(left) else left.dtype)
 
 
-def _quotient(left: Dimension, right: Dimension) -> Dimension:
-    if isinstance(left, SymbolicDimension) or isinstance(right, SymbolicDimension):
-        if not is_positive(left) or not is_positive(right):
-            raise UnknownContentError("a size of unknown sign")
-        return floor_divide(left, right)
-    quotient = abs(int(left)) // abs(int(right))
-    return quotient if (int(left) < 0) == (int(right) < 0) else -quotient
-
-
 def _equal(_: _Node, operands: Operands) -> Array:
-    return np.asarray(np.frompyfunc(_is_equal, 2, 1)(*operands)).astype(np.bool_)
-
-
-def _is_equal(left: object, right: object) -> bool:
-    """Equality of sizes; symbolic ones are at least 1."""
-    if left == right:
-        return True
-    for size, other in ((left, right), (right, left)):
-        if isinstance(size, SymbolicDimension) and not (
-            isinstance(other, int | np.integer) and other <= 0 and is_positive(size)
-        ):
-            raise UnknownContentError("a size that is not known")
-    return False
+    return np.asarray(np.frompyfunc(is_equal, 2, 1)(*operands)).astype(np.bool_)
 
 
 def _reduction(function: Callable[..., Array], axes_since: int) -> Callable[[_Node, Operands], Array]:
@@ -279,37 +301,58 @@ def _by_numbers(function: Callable[..., Array]) -> Callable[[_Node, Operands], A
     return lambda _, operands: np.asarray(function(*_numbers(operands)))
 
 
-def _extreme(function: Callable[[Array, Array], Array]) -> Callable[[_Node, Operands], Array]:
+def _comparison(
+    function: Callable[..., Array], of_sizes: Callable[[Dimension, Dimension], bool]
+) -> Callable[[_Node, Operands], Array]:
+    """A comparison of numbers, also of sizes where it has one result for all."""
+
     def rule(_: _Node, operands: Operands) -> Array:
-        result, *others = _numbers(operands)
-        for other in others:
-            result = function(result, other)
-        return result
+        if any(map(is_symbolic, operands)):
+            return np.asarray(np.frompyfunc(of_sizes, 2, 1)(*operands)).astype(np.bool_)
+        return function(*operands)
 
     return rule
 
+
+def _reversed(rule: Callable[[_Node, Operands], Array]) -> Callable[[_Node, Operands], Array]:
+    return lambda node, operands: rule(node, operands[::-1])
+
+
+def _extreme(
+    function: Callable[[Array, Array], Array], of_sizes: Callable[[Dimension, Dimension], Dimension]
+) -> Callable[[_Node, Operands], Array]:
+    def rule(_: _Node, operands: Operands) -> Array:
+        is_of_sizes = any(map(is_symbolic, operands))
+        extreme = cast("Callable[[Array, Array], Array]", np.frompyfunc(of_sizes, 2, 1))
+        return reduce(extreme if is_of_sizes else function, operands)
+
+    return rule
+
+
+_GREATER = _comparison(np.greater, is_greater)
+_NOT_LESS = _comparison(np.greater_equal, is_not_less)
 
 RULES: Mapping[str, Callable[[_Node, Operands], Array]] = {
     "Abs": _by_numbers(np.abs),
     "Add": _by(np.add),
     "And": _by_numbers(np.logical_and),
     "Cast": _cast,
-    "Ceil": _by_numbers(np.ceil),
+    "Ceil": _rounding(np.ceil, RealSize.ceil),
     "Concat": _concat,
     "ConstantOfShape": _constant_of_shape,
     "Div": _divide,
     "Equal": _equal,
     "Expand": _expand,
     "Flatten": _flatten,
-    "Floor": _by_numbers(np.floor),
+    "Floor": _rounding(np.floor, RealSize.floor),
     "Gather": _gather,
-    "Greater": _by_numbers(np.greater),
-    "GreaterOrEqual": _by_numbers(np.greater_equal),
+    "Greater": _GREATER,
+    "GreaterOrEqual": _NOT_LESS,
     "Identity": lambda _, operands: operands[0],
-    "Less": _by_numbers(np.less),
-    "LessOrEqual": _by_numbers(np.less_equal),
-    "Max": _extreme(np.maximum),
-    "Min": _extreme(np.minimum),
+    "Less": _reversed(_GREATER),
+    "LessOrEqual": _reversed(_NOT_LESS),
+    "Max": _extreme(np.maximum, larger),
+    "Min": _extreme(np.minimum, smaller),
     "Mul": _by(np.multiply),
     "Neg": _by_numbers(np.negative),
     "Not": _by_numbers(np.logical_not),

@@ -1,12 +1,14 @@
 """Simplification before lifting: sizes that a model computes from known sizes become constants.
 
 The chains that computed them are removed, and shape inference can infer the types that depend on them. Only
-small tensors become constants.
+small tensors become constants. So do shapes of Reshape nodes that hold unknown sizes, where these follow from
+the tensor itself. What decides an If node stays computed: ONNX Runtime puts the branch of a constant
+condition in its place and then infers its types more strictly than those of the If node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,18 +17,18 @@ import onnx_ir
 from onnx import TensorProto, numpy_helper
 
 from superopt.domains import Array
-from superopt.ir.types import ValueType
 from superopt.onnx_io.external import bytes_of, is_external, stored_tensor
-from superopt.onnx_io.inference import SMALL, infer_types
+from superopt.onnx_io.inference import SMALL, InferredTypes, infer_types
 from superopt.onnx_io.padding import without_pads
 from superopt.onnx_io.protos import STANDARD_DOMAINS, captured_names, copy_without_graph
-from superopt.onnx_io.shape_data import LARGEST, RULES, evaluate, is_symbolic, shape_content
+from superopt.onnx_io.reshaping import with_constant_shapes
+from superopt.onnx_io.shape_data import LARGEST, RULES, SIZE_READERS, evaluate, is_symbolic
 from superopt.onnx_io.source import IR_WITH_FREE_INITIALIZERS, STUB, SourceModel
 
 ROUNDS = 8
 """Maximum repetitions of type inference."""
 
-DISPOSABLE = frozenset((*RULES, "Constant", "Shape", "Size"))
+DISPOSABLE = frozenset((*RULES, *SIZE_READERS, "Constant"))
 """Operators without effects, whose nodes can be removed when unused."""
 
 
@@ -42,6 +44,10 @@ def simplify(source: SourceModel) -> SourceModel:
         if not known.extend(model):
             break
         model = known.apply(model, model.graph.node)
+    shaped = None if known.inferred is None else with_constant_shapes(model.graph, known.inferred)
+    if shaped is not None:
+        known.add(shaped.constants)
+        model = known.apply(model, shaped.nodes)
     nodes = without_pads(model.graph, known.contents)
     if nodes is not None:
         model = known.apply(model, nodes)
@@ -85,22 +91,24 @@ class _Known:
             if is_followed(tensor)
         }
         self.folded: set[str] = set()
+        self.inferred: InferredTypes | None = None
+        self._added: set[str] = set()
         graph = source.proto.graph
         self._read_at_first = _names_read(graph.node).union(value.name for value in graph.output)
         self._returned = {value.name for value in graph.output}
+        self._stays = self._returned | _names_deciding(graph.node)
 
     def extend(self, model: onnx.ModelProto) -> bool:
         """Evaluates all that is possible; returns whether anything new was found."""
         found = False
         nodes = [node for node in model.graph.node if self._is_open(node)]
-        asks_for_types = any(node.op_type == "Shape" for node in nodes)
-        types: Mapping[str, ValueType] = (
-            infer_types(model, self._source.apart).types if asks_for_types else {}
-        )
+        asks_for_types = any(node.op_type in SIZE_READERS for node in nodes)
+        if asks_for_types:
+            self.inferred = infer_types(model, self._source.apart, self.contents)
+        followed: Mapping[str, Array] = {} if self.inferred is None else self.inferred.contents
         for node in nodes:
-            if node.op_type == "Shape":
-                content = shape_content(types.get(node.input[0]), node)
-            else:
+            content = followed.get(node.output[0])
+            if content is None and node.op_type not in SIZE_READERS:
                 known = [self.contents[name] for name in node.input if name in self.contents]
                 content = evaluate(node, known, self._opset) if len(known) == len(node.input) else None
             if content is not None and not is_symbolic(content) and may_be_replaced(content):
@@ -108,11 +116,16 @@ class _Known:
                 found = True
         return found
 
+    def add(self, constants: Mapping[str, Array]) -> None:
+        """Makes new constants known, by names that the model does not have."""
+        self.contents.update(constants)
+        self._added.update(constants)
+
     def _is_open(self, node: onnx.NodeProto) -> bool:
         return (
             node.domain in STANDARD_DOMAINS
             and len(node.output) == 1
-            and (node.op_type in RULES or node.op_type == "Shape")
+            and (node.op_type in RULES or node.op_type in SIZE_READERS)
             and node.output[0] not in self.contents
         )
 
@@ -141,7 +154,7 @@ class _Known:
             if tensor.name in stays
         )
         have = {tensor.name for tensor in result.graph.initializer}
-        for name in sorted(gone.intersection(read) - have):
+        for name in sorted(gone.union(self._added).intersection(read) - have):
             result.graph.initializer.append(numpy_helper.from_array(self.contents[name], name))
             self.folded.add(name)
         lost = gone.difference(read)
@@ -159,7 +172,7 @@ class _Known:
         return {n for n in names if n in read or n in visible or n not in self._read_at_first}
 
     def _is_replaced(self, node: onnx.NodeProto) -> bool:
-        if len(node.output) != 1 or node.op_type == "Constant" or node.output[0] in self._returned:
+        if len(node.output) != 1 or node.op_type == "Constant" or node.output[0] in self._stays:
             return False
         content = self.contents.get(node.output[0])
         return content is not None
@@ -183,6 +196,15 @@ def light(tensor: TensorProto) -> TensorProto:
     stub.data_location = TensorProto.EXTERNAL
     stub.external_data.add(key="location", value=STUB)
     return stub
+
+
+def _names_deciding(nodes: Sequence[onnx.NodeProto]) -> set[str]:
+    """The conditions of If nodes, and all that they are computed from."""
+    names = {node.input[0] for node in nodes if node.op_type == "If"}
+    for node in reversed(nodes):
+        if not names.isdisjoint(node.output):
+            names.update(node.input)
+    return names
 
 
 def _names_read(nodes: Iterable[onnx.NodeProto]) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -40,6 +40,7 @@ class Site:
         weight_only: set[NodeId],
         register_number: Callable[[float | Fraction, ElementType], str],
         sizes_in: Callable[[str], tuple[Dimension, ...] | None],
+        alike: Callable[[onnx.NodeProto], Sequence[onnx.NodeProto]],
     ) -> None:
         self.node = node
         self.index = index
@@ -53,6 +54,7 @@ class Site:
         self._weight_only = weight_only
         self._register_number = register_number
         self._sizes_in = sizes_in
+        self._alike = alike
         self._read_as_sizes: set[int] = set()
         self._attributes = {attribute.name: attribute for attribute in node.attribute}
 
@@ -116,6 +118,22 @@ class Site:
             return None
         return self._constants[self.node.input[slot]].numpy()
 
+    def stored(self, name: str) -> Array | None:
+        """The content of a constant of the model; None for another tensor."""
+        return self._constants[name].numpy() if name in self._constants else None
+
+    def sizes_named(self, name: str) -> tuple[Dimension, ...] | None:
+        """The numbers in an integer tensor computed from sizes and constants; None for another tensor."""
+        return self._sizes_in(name)
+
+    def read_as_sizes(self, slot: int) -> None:
+        """Declares that the numbers in an operand are known, constant or computed from sizes."""
+        self._read_as_sizes.add(slot)
+
+    def alike(self) -> Sequence[onnx.NodeProto]:
+        """The nodes with the same operator that read the same first operand, this one among them."""
+        return self._alike(self.node)
+
     def constant_integers(self, slot: int, what: str) -> tuple[int, ...]:
         """The content of a small integer operand, a shape or axes; raises NotLiftedError if it is
         computed."""
@@ -130,7 +148,7 @@ class Site:
         content = self._sizes_in(self.node.input[slot])
         if content is None:
             raise NotLiftedError(f"{what} is computed at run time")
-        self._read_as_sizes.add(slot)
+        self.read_as_sizes(slot)
         return content
 
     def add(self, operator: GraphOperator, *operands: Value) -> Value:
@@ -173,6 +191,10 @@ class Site:
         if name not in self._attributes:
             return default
         return finite_fraction(self._attributes[name].f, f"attribute {name}")
+
+    def decimal(self, name: str, default: float) -> float:
+        """A float attribute, which may be infinite or NaN."""
+        return self._attributes[name].f if name in self._attributes else default
 
     def text(self, name: str, default: str) -> str:
         """A string attribute."""

@@ -12,10 +12,11 @@ from onnx import AttributeProto
 
 from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension
-from superopt.ir.types import TensorType
+from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.protos import STANDARD_DOMAINS
 from superopt.ops.windows import Padding, output_size
 
+_CONVOLUTIONS = ("Conv", "ConvInteger")
 _POOLS = ("AveragePool", "LpPool", "MaxPool")
 _AUTOMATIC: Mapping[str, str] = {"SAME_UPPER": "same_upper", "SAME_LOWER": "same_lower", "VALID": "valid"}
 
@@ -23,7 +24,7 @@ _AUTOMATIC: Mapping[str, str] = {"SAME_UPPER": "same_upper", "SAME_LOWER": "same
 def slid(node: onnx.NodeProto, operands: Sequence[object]) -> TensorType | None:
     """The type of the first output of a convolution or pooling, from the types of its operands; None for
     other nodes, or where it is uncertain."""
-    if node.domain not in STANDARD_DOMAINS or node.op_type not in ("Conv", *_POOLS) or not operands:
+    if node.domain not in STANDARD_DOMAINS or node.op_type not in (*_CONVOLUTIONS, *_POOLS) or not operands:
         return None
     attributes = {attribute.name: attribute for attribute in node.attribute}
     data, weight = operands[0], operands[1] if len(operands) > 1 else None
@@ -36,7 +37,10 @@ def slid(node: onnx.NodeProto, operands: Sequence[object]) -> TensorType | None:
     else:
         return None
     sizes = _sizes(data.shape[2:], kernel, attributes)
-    return None if sizes is None else data.with_shape((*data.shape[:1], channels, *sizes))
+    if sizes is None:
+        return None
+    element = ElementType.INT32 if node.op_type == "ConvInteger" else data.element
+    return TensorType(element, (*data.shape[:1], channels, *sizes))
 
 
 def _sizes(

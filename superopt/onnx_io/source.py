@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -41,7 +41,8 @@ class SourceModel:
     external; ``proto`` holds their contents only where they are stored inline. ``name`` is the file's, for
     messages. ``came_from`` is the model before repairs, or before known sizes became initialisers.
     ``warnings`` are defects that do not prevent running it. Axes whose dimensions have one of the names
-    ``apart`` may differ in size."""
+    ``apart`` may differ in size. ``frozen`` are sizes that the model was specialised to on request
+    (``freezing``), and ``unfrozen`` is the model before that."""
 
     proto: onnx.ModelProto
     tensors: Mapping[str, onnx_ir.TensorProtocol]
@@ -51,6 +52,13 @@ class SourceModel:
     came_from: SourceModel | None = None
     warnings: tuple[str, ...] = ()
     apart: frozenset[str] = frozenset()
+    frozen: Mapping[str, int] = field(default_factory=dict[str, int])
+    unfrozen: SourceModel | None = None
+
+    @property
+    def received(self) -> SourceModel:
+        """The model as given, before it was frozen."""
+        return self.as_given if self.unfrozen is None else self.unfrozen
 
     @property
     def as_given(self) -> SourceModel:
@@ -65,7 +73,7 @@ class SourceModel:
     @cached_property
     def sha256(self) -> str:
         """Identifies the model file in reports."""
-        return hashlib.sha256(self.original).hexdigest()
+        return hashlib.sha256((self.unfrozen or self).original).hexdigest()
 
     @cached_property
     def opset(self) -> int | None:

@@ -60,14 +60,34 @@ LAYERS = (
         [value("x", [1, 2, 9])],
         lifted="""
             x = input: f32[1, 2, 9]
+            %1 = reshape[shape=(1, 2, 1, 9)](x): f32[1, 2, 1, 9]
             w = weight: f32[8, 2, 3]
-            %2 = opaque[domain=, op_type=Conv, index=0, reason=the convolution is over 1 axis, not 2](x, w): f32[1, 8, 7]
+            %3 = reshape[shape=(8, 2, 1, 3)](w): f32[8, 2, 1, 3]
+            %4 = conv(%1, %3): f32[1, 8, 1, 7]
+            %5 = reshape[shape=(1, 8, 7)](%4): f32[1, 8, 7]
+            return %5
+        """,
+        written="""
+            superopt/reshape_1 = Reshape(x, superopt/shape_0)
+            superopt/conv_4 = Conv(superopt/reshape_1, superopt/weight_1)
+            y = Reshape(superopt/conv_4, superopt/shape_2)
+        """,
+        weights=[weight("w", 8, 2, 3)],
+    ),
+    Case(
+        "convolution over three axes",
+        [node("Conv", "x w", "y")],
+        [value("x", [1, 2, 5, 5, 5])],
+        lifted="""
+            x = input: f32[1, 2, 5, 5, 5]
+            w = weight: f32[8, 2, 3, 3, 3]
+            %2 = opaque[domain=, op_type=Conv, index=0, reason=the convolution is over 3 axes, not 2](x, w): f32[1, 8, 3, 3, 3]
             return %2
         """,
         written="""
             y = Conv(x, w)
         """,
-        weights=[weight("w", 8, 2, 3)],
+        weights=[weight("w", 8, 2, 3, 3, 3)],
     ),
     Case(
         "sizes behind convolutions over one axis",
@@ -80,18 +100,28 @@ LAYERS = (
         [value("x", [2, 2, "t"])],
         lifted="""
             x = input: f32[2, 2, t]
+            %1 = reshape[shape=(2, 2, 1, t)](x): f32[2, 2, 1, t]
             w = weight: f32[8, 2, 3]
-            %2 = opaque[domain=, op_type=Conv, index=0, reason=the convolution is over 1 axis, not 2](x, w): f32[2, 8, floor((t + 1) / (2))]
-            %3 = relu(%2): f32[2, 8, floor((t + 1) / (2))]
+            %3 = reshape[shape=(8, 2, 1, 3)](w): f32[8, 2, 1, 3]
+            %4 = conv[stride=(1, 2), padding=same](%1, %3): f32[2, 8, 1, floor((t + 1) / (2))]
+            %5 = reshape[shape=(2, 8, floor((t + 1) / (2)))](%4): f32[2, 8, floor((t + 1) / (2))]
+            %6 = relu(%5): f32[2, 8, floor((t + 1) / (2))]
+            %7 = reshape[shape=(2, 8, 1, floor((t + 1) / (2)))](%6): f32[2, 8, 1, floor((t + 1) / (2))]
             v = weight: f32[8, 8, 3]
-            %5 = opaque[domain=, op_type=Conv, index=2, reason=the convolution is over 1 axis, not 2](%3, v): f32[2, 8, floor((t + 1) / (2))]
-            %6 = add(%5, %3): f32[2, 8, floor((t + 1) / (2))]
-            return %6
+            %9 = reshape[shape=(8, 8, 1, 3)](v): f32[8, 8, 1, 3]
+            %10 = conv[padding=same_upper](%7, %9): f32[2, 8, 1, floor((t + 1) / (2))]
+            %11 = reshape[shape=(2, 8, floor((t + 1) / (2)))](%10): f32[2, 8, floor((t + 1) / (2))]
+            %12 = add(%11, %6): f32[2, 8, floor((t + 1) / (2))]
+            return %12
         """,
         written="""
-            a = Conv(x, w)
+            superopt/reshape_1 = Reshape(x, superopt/shape_0)
+            superopt/conv_4 = Conv(superopt/reshape_1, superopt/weight_1)
+            a = Reshape(superopt/conv_4, superopt/shape_2)
             b = Relu(a)
-            c = Conv(b, v)
+            superopt/reshape_7 = Reshape(b, superopt/shape_3)
+            superopt/conv_10 = Conv(superopt/reshape_7, superopt/weight_4)
+            c = Reshape(superopt/conv_10, superopt/shape_2)
             y = Add(c, b)
         """,
         weights=[weight("w", 8, 2, 3), weight("v", 8, 8, 3)],

@@ -19,14 +19,16 @@ COUNTED = model(
         node("Shape", "x", "s"),
         node("Gather", "s one", "rows"),
         node("Mul", "rows two", "twice"),
-        node("Range", "zero twice one", "numbers"),
+        node("Min", "twice most", "least"),
+        node("Range", "zero least one", "numbers"),
         node("NonZero", "x", "places"),
     ],
     [value("x", ["n", "rows", 8])],
     [value("numbers", ["count"], INT64), value("places", [3, "found"], INT64)],
-    [tensor("zero", 0, np.int64), tensor("one", 1, np.int64), tensor("two", 2, np.int64)],
+    [tensor(name, number, np.int64) for name, number in (("zero", 0), ("one", 1), ("two", 2), ("most", 99))],
 )
-"""One output has twice as many elements as the input has rows; the size of the other lies in the content."""
+"""One output has twice as many elements as the input has rows, but at most 99; the size of the other lies in
+the content."""
 
 
 def test_sizes_inside_follow_from_those_of_the_inputs() -> None:

@@ -31,9 +31,11 @@ from superopt.ops.elementwise import Add, Divide, Identity, Multiply, Power, Sca
 from superopt.ops.filled import Full, Ones
 from superopt.ops.matrix import IdentityMatrix, Matmul, Transpose
 from superopt.ops.normalization import LayerNormalization, LocalResponseNormalization, RmsNormalization
+from superopt.ops.order import Clip, Maximum, Minimum
 from superopt.ops.pooling import AveragePool, GlobalAveragePool, MaxPool
-from superopt.ops.reduction import Exp, ReduceMax, ReduceMean, ReduceSum
+from superopt.ops.reduction import Exp, Log, ReduceMax, ReduceMean, ReduceMin, ReduceSum
 from superopt.ops.shape import Broadcast, Concat, Reshape, Split
+from superopt.ops.transposed import ConvTranspose
 from superopt.ops.upsampling import LinearUpsample, NearestUpsample
 from tests.onnx_io.kit import session
 from tests.ops.examples import examples
@@ -74,7 +76,10 @@ def poolings() -> Iterator[Case]:
 
 
 CASES = (
-    *(Case(operator, ((2, 3), (2, 3))) for operator in (Add(), Subtract(), Multiply(), Divide())),
+    *(
+        Case(operator, ((2, 3), (2, 3)))
+        for operator in (Add(), Subtract(), Multiply(), Divide(), Maximum(), Minimum())
+    ),
     *(Case(operator, ((), ())) for operator in (Add(), Multiply())),
     Case(Scale(), ((2, 3), ())),
     Case(Identity(), ((2, 3),)),
@@ -97,6 +102,8 @@ CASES = (
         )
     ),
     Case(HardSigmoid(Fraction(1, 3), Fraction(1, 7)), ((5,),)),
+    *(Case(Clip(low, high), ((4, 5),)) for low, high in ((-1, 1), (0, 1), (Fraction(1, 3), 2))),
+    Case(Log(), ((2, 3),), positive=True),
     Case(Gelu(), ((4, 5),)),
     Case(Gelu("tanh"), ((4, 5),)),
     *(Case(Softmax(axis), ((2, 3, 4),)) for axis in (0, 1, 2, -1, -2)),
@@ -113,6 +120,13 @@ CASES = (
     Case(Transpose((2, 0, 1)), ((2, 3, 4),)),
     Case(IdentityMatrix(3), ()),
     *convolutions(),
+    *(
+        Case(ConvTranspose(stride, margins, dilation), (IMAGE, (4, 6, 3, 2)))
+        for stride in ((1, 1), (2, 3))
+        for margins in ("valid", (1, 0, 2, 1))
+        for dilation in ((1, 1), (2, 1))
+    ),
+    Case(ConvTranspose((2, 2)), (IMAGE, (4, 1, 2, 2))),
     Case(Enlarge((5, 3)), ((2, 3, 3, 1),)),
     Case(AveragePoolKernel((2, 3), 4), ()),
     Case(IdentityKernel((3, 1), 4), ()),
@@ -125,7 +139,7 @@ CASES = (
     Case(Exp(), ((2, 3),)),
     *(
         Case(reduce(axis), (IMAGE,))
-        for reduce in (ReduceSum, ReduceMean, ReduceMax)
+        for reduce in (ReduceSum, ReduceMean, ReduceMax, ReduceMin)
         for axis in (0, 1, -2, -1)
     ),
     *(Case(RmsNormalization(), (shape, shape[-1:])) for shape in ((5,), (3, 4), (2, 3, 4))),

@@ -8,10 +8,10 @@ import pytest
 
 from superopt.onnx_io import lift, load_model
 from tests.onnx_io.forcing import written_anew
-from tests.onnx_io.kit import assert_same_results, model, node, tensor, value, weight
+from tests.onnx_io.kit import assert_same_results, model, node, operators, tensor, value, weight
 
 AXES = tensor("axes", [-1, 1], np.int64)
-OLD = ("ReduceSum", "ReduceMean", "ReduceMax")
+OLD = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin")
 
 CASES: dict[str, tuple[int, onnx.NodeProto, list[onnx.TensorProto], str]] = {
     **{f"{name}, axes an attribute": (11, node(name, "x", "y", axes=[1, -1]), [], "") for name in OLD},
@@ -48,4 +48,16 @@ def test_is_understood_and_computes_the_same(
         [single], [value("x", [2, 3, 4])], [value("y", [None] * rank_of_result(single))], weights, opset=opset
     ).SerializeToString()
     assert [why for _, _, why in lift(load_model(content)).opaque] == ([reason] if reason else [])
+    assert_same_results(content, written_anew(content))
+
+
+@pytest.mark.parametrize("name", OLD)
+@pytest.mark.parametrize("opset", [11, 23])
+def test_several_axes_are_reduced_at_once(name: str, opset: int) -> None:
+    by_operand = opset >= (13 if name == "ReduceSum" else 18)
+    made = node(name, "x axes", "y") if by_operand else node(name, "x", "y", axes=[1, -1])
+    content = model(
+        [made], [value("x", [2, 3, 4])], [value("y", [2, 1, 1])], [AXES] if by_operand else [], opset=opset
+    ).SerializeToString()
+    assert operators(written_anew(content)) == name
     assert_same_results(content, written_anew(content))

@@ -15,7 +15,7 @@ from superopt.ir.text import format_graph
 from superopt.onnx_io import lift, load_model
 from superopt.onnx_io.shape_data import evaluate
 from tests.onnx_io.forcing import every_other_node_written_anew, written_anew
-from tests.onnx_io.kit import assert_same_results, model, node, tensor, value, weight
+from tests.onnx_io.kit import assert_same_results, graph, model, node, tensor, value, weight
 
 INT64 = TensorProto.INT64
 
@@ -148,3 +148,25 @@ def test_a_large_constant_that_is_calculated_keeps_its_content() -> None:
         [tensor(name, content, np.int64) for name, content in NUMBERS.items()],
     ).SerializeToString()
     assert_same_results(made, every_other_node_written_anew(made))
+
+
+def test_what_decides_a_branch_stays_computed() -> None:
+    """ONNX Runtime may refuse the branch that it puts in place of an If node with a constant condition."""
+    made = model(
+        [
+            node("Size", "x", "count"),
+            node("Equal", "count four", "is_four"),
+            node(
+                "If", "is_four", "factor",
+                then_branch=graph([node("Identity", "half", "kept")], [], [value("kept", [])]),
+                else_branch=graph([node("Neg", "half", "other")], [], [value("other", [])]),
+            ),
+            node("Mul", "x factor", "y"),
+        ],
+        [value("x", [2, 2])],
+        [value("y", [2, 2])],
+        [tensor("four", 4, np.int64), tensor("half", 0.5)],
+    ).SerializeToString()  # fmt: skip
+    written = every_other_node_written_anew(made)
+    assert_same_results(made, written)
+    assert "is_four" in {name for each in onnx.load_from_string(written).graph.node for name in each.output}
