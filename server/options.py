@@ -26,6 +26,7 @@ def service_options(settings: Settings) -> OptionTable:
     most = settings.max_job_seconds
     table["budget"] = replace(table["budget"], most=most, default=min(DEFAULTS.budget, most))
     table["target"] = replace(table["target"], pattern=_NO_PATH)
+    table["freeze"] = replace(table["freeze"], word="")
     if settings.plans_clusters:
         return table
     return {

@@ -63,8 +63,9 @@ class Mismatch:
 @dataclass(frozen=True, slots=True)
 class Option:
     """What an option means and may be. Bounds hold for numbers and for every size, the ``pattern`` for text;
-    ``unset`` says what None and nothing mean. The last fields are those of the declaration in ``Options``:
-    ``name`` is that in JSON, with dashes that of the flag, ``field`` that in Python.
+    ``word`` is a text that is allowed in place of sizes; ``unset`` says what None and nothing mean. The last
+    fields are those of the declaration in ``Options``: ``name`` is that in JSON, with dashes that of the
+    flag, ``field`` that in Python.
     """
 
     help: str
@@ -75,6 +76,7 @@ class Option:
     above: float | None = None
     most: float | None = None
     pattern: str = ""
+    word: str = ""
     surfaces: Surface = Surface.EVERYWHERE
     name: str = ""
     field: str = ""
@@ -105,9 +107,14 @@ class Option:
         unit = f" of {self.unit}" if self.unit else ""
         return f"{_NUMBERS[self.kind]}{unit}{', ' if self.bounds else ''}{self.bounds}"
 
+    @property
+    def or_word(self) -> str:
+        """The word that is allowed in place of sizes, as the end of a sentence; empty without one."""
+        return f", or {self.word}" if self.word else ""
+
     def mismatches(self, value: object, *, is_cluster: bool) -> Iterator[Mismatch]:
         """Everything that is wrong with a value, for a plan for several devices or for one device."""
-        if value is None and self.optional:
+        if (value is None and self.optional) or (self.word and value == self.word):
             return
         if self.choices:
             names, others = (self._choosable(is_cluster=plans) for plans in (is_cluster, not is_cluster))
@@ -138,7 +145,8 @@ class Option:
 
     def _several(self, value: object) -> Iterator[Mismatch]:
         if not isinstance(value, Mapping if self.kind == "sizes" else list | tuple):
-            yield Mismatch(self.name, "sizes by name" if self.kind == "sizes" else "a list of names", value)
+            expected = f"sizes by name{self.or_word}" if self.kind == "sizes" else "a list of names"
+            yield Mismatch(self.name, expected, value)
             return
         is_named = isinstance(value, Mapping)
         named = cast("Mapping[object, object]", value).items() if is_named else None

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, TypeAlias, cast, get_args, get_type_hints
+from typing import Annotated, Literal, TypeAlias, cast, get_args, get_type_hints
 
 from superopt.errors import InvalidOptionError
 from superopt.option import Choice, Kind, Mismatch, Option, Surface
@@ -46,6 +46,7 @@ _RUNTIMES = (
     Choice("onnxruntime", "its own operators, too, of which none is so far", cluster=True),
 )
 _DIM = "Price, check and time at this size of an open dimension, as in batch=8; `superopt inspect` lists them"
+_FREEZE = "Specialise the model to this size of an open dimension, as in batch=8; all: to those of --inputs"
 _MEMORY = "Most memory for weights and tensors, of each device; on the command line as in '2 GiB'"
 _CLUSTER = "Plan for these devices: a description's file, or a known machine as dgx-h100:4"
 
@@ -81,6 +82,10 @@ class Options:
     dims: Annotated[Mapping[str, int], Option(_DIM, unset="guessed", name="dim", least=1, most=_LARGEST)] = (
         field(default_factory=_no_dims)
     )
+    freeze: Annotated[
+        Mapping[str, int] | Literal["all"],
+        Option(_FREEZE, unset="none", least=1, most=_LARGEST, word="all"),
+    ] = field(default_factory=_no_dims)
     inputs: Annotated[
         Path | None,
         Option("An .npz file with inputs, which size open dimensions", unset="random", surfaces=_HERE),
@@ -139,11 +144,12 @@ def _declared() -> Iterator[Option]:
     hints = get_type_hints(Options, include_extras=True)
     for declared in fields(Options):
         hint, option = cast("tuple[object, Option]", get_args(hints[declared.name]))
+        first = hint if hint in _REPEATED else (*get_args(hint), hint)[0]
         yield replace(
             option,
             name=option.name or declared.name,
             field=declared.name,
-            kind=_REPEATED.get(hint) or _KINDS[(*get_args(hint), hint)[0]],
+            kind=_REPEATED.get(first) or _KINDS[first],
             optional=NoneType in get_args(hint),
             default=_no_dims() if declared.default is MISSING else cast("object", declared.default),
         )
@@ -186,7 +192,8 @@ def options_table() -> str:
         }
         names = " | ".join(name if surface in option.surfaces else "" for surface, name in offers.items())
         several = "several, each " if option.kind in _REPEATED.values() else ""
-        values = ", ".join(map(str, option.choices)) or several + replace(option, most=None).noun
+        noun = several + replace(option, most=None).noun + option.or_word
+        values = ", ".join(map(str, option.choices)) or noun
         default = option.unset or f"`{option.default}`"
         rows.append(f"| {names} | {default} | {values} | {option.help}. |")
     return "\n".join(rows)

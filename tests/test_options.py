@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args
 
 import pytest
 
@@ -90,6 +90,7 @@ def test_python_has_the_options() -> None:
     assert list(parameters) == list(options)
     for name, option in options.items():
         wanted = str | Path if name == "cluster" else PYTHON[option.kind]
+        wanted = wanted | Literal["all"] if option.word else wanted
         assert parameters[name].annotation == (wanted | None if option.optional else wanted), name
         assert parameters[name].default == option.default, name
 
@@ -160,8 +161,9 @@ def test_the_strategies_are_those_of_the_optimizer() -> None:
 
 def test_requests_and_options_are_one(tmp_path: Path) -> None:
     given = Options(
-        dims={"batch": 8}, keep=("a", "b"), exclude_rules=("f",), inputs=tmp_path, tolerance=1e-3, seed=3
-    )
+        dims={"batch": 8}, freeze={"rows": 2}, keep=("a", "b"), exclude_rules=("f",), inputs=tmp_path,
+        tolerance=1e-3, seed=3,
+    )  # fmt: skip
     request = json.loads(json.dumps(given.to_request()))
     assert Options.from_json(request) == given
     assert (request["dim"], request["exclude_rule"]) == ({"batch": 8}, ["f"])
@@ -189,6 +191,8 @@ def test_options_are_read_without_what_does_the_work() -> None:
         ({"dim": {"batch": 0}}, "dim.batch: expected a whole number, at least 1 and .*, got 0"),
         ({"dim": {"": 1}}, "dim: expected a text of 1 to 1000 characters, got ''"),
         ({"dim": [8]}, "dim: expected sizes by name, got \\[8\\]"),
+        ({"dim": "all"}, "dim: expected sizes by name, got 'all'"),
+        ({"freeze": "some"}, "freeze: expected sizes by name, or all, got 'some'"),
         ({"keep": "all"}, "keep: expected a list of names, got 'all'"),
         ({"keep": ["a", ""]}, "keep.1: expected a text of 1 to 1000 characters, got ''"),
         ({"keep": ["a"] * 2_001}, "keep: expected at most 2000, got 2001"),

@@ -85,6 +85,8 @@ def _read(option: Option, value: object) -> object:
     """The JSON value of a command-line option; None if omitted."""
     if value is None or value == []:
         return None
+    if option.word and value == [option.word]:
+        return option.word
     if option.kind == "sizes":
         return dict(_size(option.name, text) for text in cast("list[str]", value))
     if option.unit == "bytes":

@@ -62,6 +62,9 @@ def inspect(
         output.table(
             ("ONNX operator", "nodes", "why"), [(op, n, why) for (op, why), n in reasons.most_common()]
         )
+    if inspection.computing_sizes:
+        counted = ", ".join(f"{count} {operator}" for operator, count in inspection.computing_sizes)
+        output.line(f"\nNodes that compute from sizes alone, kept unchanged: {counted}")
     output.line(f"\n{len(inspection.matches)} of {inspection.rules} rules match:")
     output.table(("rule", "sites", "equation"), [(m.rule, m.sites, m.equation) for m in inspection.matches])
 

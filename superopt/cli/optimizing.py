@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
@@ -12,7 +13,7 @@ from superopt.cli.equivalence_views import errors_against
 from superopt.cli.outcome_views import outcome_pairs
 from superopt.cli.output import Output, several
 from superopt.cli.plan_views import print_plan
-from superopt.cli.size_views import size_pairs
+from superopt.cli.size_views import frozen_pairs, size_pairs
 from superopt.journeys import in_process as api
 from superopt.journeys.optimize_job import optimized
 from superopt.onnx_io import require_destination
@@ -79,9 +80,11 @@ def _print_summary(report: Report, document: JsonObject, output: Output) -> None
         if model.overridable
         else ""
     )
+    computing = f", {model.computing_sizes} computing sizes" if model.computing_sizes else ""
     pairs: dict[str, object] = {
         "model": f"{model.name}: {several(model.nodes_before, 'node')}, "
-        f"{len(model.opaque)} opaque{replaceable}",
+        f"{len(model.opaque)} opaque{computing}{replaceable}",
+        **frozen_pairs(asdict(model)),
         "rules": f"{report.rules.loaded} loaded, {report.rules.matched} matched, "
         f"{report.rules.applied} applied",
         **size_pairs(report.sizes.to_json()),

@@ -8,6 +8,13 @@ from typing import cast
 from superopt.optimizer.pipeline.report import written
 
 
+def frozen_pairs(section: object) -> dict[str, object]:
+    """The summary line from a report's ``model`` of the sizes that it was frozen at; none for any other."""
+    model = cast("Mapping[str, object]", section or {})
+    frozen = cast("Mapping[str, int]", model.get("frozen") or {})
+    return {"frozen": f"for {written(frozen)} only"} if frozen else {}
+
+
 def size_pairs(section: object) -> dict[str, object]:
     """Summary lines from a report's ``sizes``; none for a model without symbolic dimensions."""
     sizes = cast("Mapping[str, object]", section or {})

@@ -19,7 +19,7 @@ from superopt.cli.job_options import (
 from superopt.cli.outcome_views import outcome_pairs
 from superopt.cli.output import JsonOption, NoDatabaseOption, Output, several, shown
 from superopt.cli.progress import described
-from superopt.cli.size_views import size_pairs
+from superopt.cli.size_views import frozen_pairs, size_pairs
 from superopt.client import Client, Event, Optimization, OptimizationEndedError
 from superopt.client.errors import error_of
 from superopt.errors import InvalidInputError, InvalidOptionError, MissingServiceError
@@ -136,7 +136,11 @@ def _failure(ended: Optimization) -> Exception:
 
 def _summarise(ended: Optimization, report: Mapping[str, object], output: Output) -> None:
     measured = report.get("measured")
-    pairs: dict[str, object] = {"optimization": ended.id, **size_pairs(report.get("sizes"))}
+    pairs: dict[str, object] = {
+        "optimization": ended.id,
+        **frozen_pairs(report.get("model")),
+        **size_pairs(report.get("sizes")),
+    }
     if ended.reused_from is not None:
         pairs["reused"] = f"reused from {ended.reused_from}: same model, options, library and device"
     if isinstance(measured, dict):

@@ -40,6 +40,8 @@ def fallback_report(
             "opaque": state.get("opaque", []),
             "overridable": state.get("overridable", 0),
             "warnings": [],
+            "frozen": {},
+            "computing_sizes": state.get("computing_sizes", 0),
         },
         "options": state.get("options", dict(options)),
         "rules": {"loaded": state.get("rules", 0), "matched": 0, "applied": 0},

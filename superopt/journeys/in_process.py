@@ -17,9 +17,12 @@ from superopt.equations import format_equation
 from superopt.errors import InvalidFileError, InvalidModelError
 from superopt.files import require_report_path, write_atomically
 from superopt.ir import Graph, Input, Weight
+from superopt.journeys.freezing import as_requested
 from superopt.journeys.suspect_evidence import suspect_evidence
 from superopt.journeys.targets import find_target
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model
+from superopt.onnx_io.freezing import declared_sizes, sizes_at
+from superopt.onnx_io.lifting import computes_sizes
 from superopt.ops import Opaque
 from superopt.optimizer import Measured, Options, Progress, Report, Simulated
 from superopt.optimizer.check import (
@@ -89,8 +92,9 @@ class MatchingRule:
 class Inspection:
     """Description of a model.
 
-    ``opaque`` holds (node, ONNX operator, reason), ``dimensions`` the symbolic dimensions of inputs: name,
-    inputs and axes that have it, and a typical size with which the model runs, if one was found.
+    ``opaque`` holds (node, ONNX operator, reason), ``computing_sizes`` the operators and numbers of nodes
+    that compute from sizes alone, ``dimensions`` the symbolic dimensions of inputs: name, inputs and axes
+    that have it, and a typical size with which the model runs, if one was found.
     """
 
     name: str
@@ -101,6 +105,7 @@ class Inspection:
     outputs: tuple[tuple[str, str], ...]
     operators: tuple[tuple[str, int], ...]
     opaque: tuple[tuple[str, str, str], ...]
+    computing_sizes: tuple[tuple[str, int], ...]
     symbols: Mapping[str, str]
     dimensions: tuple[tuple[str, tuple[tuple[str, int], ...], int], ...]
     rules: int
@@ -114,6 +119,7 @@ class Inspection:
             "outputs": [{"name": name, "type": type_} for name, type_ in self.outputs],
             "operators": dict(self.operators),
             "opaque": [{"node": node, "op_type": op, "why": why} for node, op, why in self.opaque],
+            "computing_sizes": dict(self.computing_sizes),
             "symbols": dict(self.symbols),
             "dimensions": [
                 {
@@ -156,9 +162,11 @@ def optimize_with(
         require_archive(options.inputs)
     source = load_model(model, loads)
     know({"nodes": len(source.proto.graph.node)})
+    source = as_requested(source, options)
     lifted = lift(replace(source, apart=names_apart(source, options.dims, options.inputs)))
     opaque = [{"node": node, "op_type": kind, "why": why} for node, kind, why in lifted.opaque]
-    know({"opaque": opaque, "overridable": len(lifted.source.as_given.overridable)})
+    know({"opaque": opaque, "computing_sizes": len(lifted.computing_sizes)})
+    know({"overridable": len(lifted.source.as_given.overridable)})
     with open_database(database) as opened:
         device = find_target(options.target, opened)
         published = opened.library.read(current(), library)
@@ -169,7 +177,10 @@ def optimize_with(
 
         def on_suspect(suspect: Suspect) -> None:
             apart = lifted.source.apart
-            suspects.append(suspect_evidence(suspect, dims=options.dims, keep=options.keep, apart=apart))
+            frozen = lifted.source.frozen
+            suspects.append(
+                suspect_evidence(suspect, dims=options.dims, keep=options.keep, apart=apart, frozen=frozen)
+            )
             know({"suspects": suspects})
 
         judge: Judge = Measured(opened.costs, device)
@@ -191,15 +202,21 @@ def check(
     inputs: Path | None = None,
     dims: Mapping[str, int] | None = None,
 ) -> Equivalence:
-    """Whether two models give the same outputs on random inputs; ``dims`` gives symbolic dimensions."""
-    lifted, other = (lift(load_model(model, loads)) for model in (first, second))
+    """Whether two models give the same outputs on random inputs; ``dims`` gives symbolic dimensions. Where
+    the second has a size and the first none, inputs have that size."""
+    if inputs is not None:
+        require_archive(inputs)
+    source, compared_with = (load_model(model, loads) for model in (first, second))
+    dims = {**sizes_at(source, declared_sizes(compared_with)), **(dims or {})}
+    lifted = lift(replace(source, apart=names_apart(source, dims, inputs)))
+    other = lift(compared_with)
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         try:
             loaded = LoadedModel(runnable_original(lifted, Path(directory)), physical_cores())
             compared = LoadedModel(runnable_original(other, Path(directory)), physical_cores())
         except RuntimeRefusedError as error:
             raise InvalidModelError(f"a model does not run: {error}") from None
-        plan = plan_inputs(lifted, loaded.inputs, dims or {})
+        plan = plan_inputs(lifted, loaded.inputs, dims)
         given = () if inputs is None else (load_inputs(inputs, declared_ports(lifted)),)
         plan = plan.at(plan.sizes_of(given[0])) if given else plan
         reference = Reference(loaded, plan, Sampling(samples, seed, tolerance, given), lifted.source)
@@ -229,6 +246,7 @@ def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:
         ),
         operators=_operators(graph),
         opaque=lifted.opaque,
+        computing_sizes=tuple(Counter(lifted.computing_sizes).most_common()),
         symbols=lifted.symbols,
         dimensions=tuple((d.name, d.places, sizing.sizes[d.name]) for d in sizing.plan.dimensions),
         rules=len({rule.rule_id for rule in rules}),
@@ -306,7 +324,9 @@ def _operators(graph: Graph) -> tuple[tuple[str, int], ...]:
     names = (
         f"opaque {node.operator.op_type}" if isinstance(node.operator, Opaque) else node.operator.name
         for node in graph
-        if not isinstance(node.operator, Input | Weight) and node.id not in graph.weight_only
+        if not isinstance(node.operator, Input | Weight)
+        and node.id not in graph.weight_only
+        and not computes_sizes(node.operator)
     )
     return tuple(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))
 

@@ -42,7 +42,7 @@ class Attached(api.Result):
     def save(self, path: str | Path) -> None:
         """Writes the model atomically, with external data if rewriting made it too large for one file."""
         target = Path(path)
-        if self.report.returned == "original":
+        if self.report.returned == "original" and not self.report.model.frozen:
             with atomic_path(target) as part:
                 shutil.copyfile(self.original, part)
             return
@@ -77,7 +77,8 @@ def _report_of(report: Report, path: Path) -> Report:
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     compared = report.equivalence
-    if report.returned == "original" and not compared.samples and compared.passed:
+    is_copied = report.returned == "original" and not report.model.frozen
+    if is_copied and not compared.samples and compared.passed:
         compared = EquivalenceSummary.untouched(compared.tolerance, BYTE_FOR_BYTE)
     return replace(report, model=replace(report.model, name=path.name, sha256=sha256), equivalence=compared)
 

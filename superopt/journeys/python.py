@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 from superopt.journeys.in_process import Result
 from superopt.journeys.supervision import OPTIMIZE, Job, Outcome, run_job
@@ -45,6 +45,7 @@ def optimize(
     seed: int = DEFAULTS.seed,
     threads: int | None = DEFAULTS.threads,
     dims: Mapping[str, int] = DEFAULTS.dims,
+    freeze: Mapping[str, int] | Literal["all"] = DEFAULTS.freeze,
     inputs: str | Path | None = DEFAULTS.inputs,
     tolerance: float | None = DEFAULTS.tolerance,
     keep: Sequence[str] = DEFAULTS.keep,
@@ -60,8 +61,9 @@ def optimize(
     ``model`` is a path, bytes, a ModelProto or an onnx-ir model; ``database`` is the URL of rules and costs.
     All others are the options of ``superopt.options``: ``budget`` is the wall time in seconds from the call
     to the written file; ``dims`` are sizes of symbolic dimensions, with which the model is priced, checked
-    and timed (others are guessed). ``cluster`` is a cluster description file or the name of a known machine;
-    the result then has a plan for all its devices, chosen by predicted cost.
+    and timed (others are guessed). ``freeze`` are sizes for which alone the result is made, ``"all"`` those
+    of ``inputs``. ``cluster`` is a cluster description file or the name of a known machine; the result then
+    has a plan for all its devices, chosen by predicted cost.
 
     The work runs in a child process, which is killed if it exceeds its time or ``progress``, called in this
     process, raises; the original is then returned, with the reason in the report. Raises InvalidModelError,
@@ -78,6 +80,7 @@ def optimize(
         seed=seed,
         threads=threads,
         dims=dims,
+        freeze=freeze,
         inputs=None if inputs is None else Path(inputs),
         tolerance=tolerance,
         keep=tuple(keep),

@@ -11,6 +11,7 @@ from superopt.errors import InvalidOptionError, SuperoptError
 from superopt.ir import Equation
 from superopt.journeys.library.judging import prove_equation
 from superopt.journeys.replay import repeated
+from superopt.optimizer.pipeline.report import section_of
 from superopt.rewriting import substitutions_of
 from superopt.substitution_db import Database, Outcome, Rule, RuleStatus
 from superopt.substitution_db.rules.currency import current
@@ -55,7 +56,7 @@ def _standing(database: Database, rule: Rule, evidence: Evidence, model: Path | 
     if sha256 != evidence.sha256:
         return f"{evidence}; {model} is another model (sha256 {sha256[:16]})"
     own = substitutions_of(equation_of(rule.id, rule.equation), rule.id)
-    report = {**evidence.report, "model": {"sha256": sha256}}
+    report = {**evidence.report, "model": {**section_of(evidence.report, "model"), "sha256": sha256}}
     try:
         found = repeated(model, report, own, database=database.url, seed=evidence.seed)
     except SuperoptError as error:

@@ -12,6 +12,7 @@ from typing import cast
 from superopt import optimizer
 from superopt.errors import InvalidFileError, InvalidOptionError, NotEquivalentError
 from superopt.ir import Graph, Plan
+from superopt.journeys.freezing import as_recorded
 from superopt.journeys.in_process import check, verified_substitutions
 from superopt.journeys.quarantine import quarantine
 from superopt.journeys.suspect_evidence import suspect_evidence
@@ -81,8 +82,9 @@ def require_equal(
     if suspect is None:
         raise NotEquivalentError(why)
     sizes, names, apart = recorded_sizes(report), _recorded_names(report), _names_apart(report)
+    frozen = lowered.source.frozen
     quarantine(
-        [suspect_evidence(suspect, dims=sizes, keep=names, apart=apart)],
+        [suspect_evidence(suspect, dims=sizes, keep=names, apart=apart, frozen=frozen)],
         found_by="replay",
         model=Path(lowered.source.name).name,
         sha256=lowered.source.sha256,
@@ -181,12 +183,13 @@ def _start(
     model: ModelSource, report: Mapping[str, object], database: str | None
 ) -> tuple[LiftedModel, Graph, Sequence[Substitution]]:
     """The model, the graph that the recorded trace begins with, and the rules that may be applied."""
-    lifted = lift(replace(load_model(model, loads), apart=_names_apart(report)))
-    own, recorded = lifted.source.sha256, section_of(report, "model").get("sha256")
+    source = load_model(model, loads)
+    own, recorded = source.sha256, section_of(report, "model").get("sha256")
     if recorded != own:
         raise InvalidFileError(
-            f"{lifted.source.name}: the report is of another model: expected sha256 {recorded}, got {own}"
+            f"{source.name}: the report is of another model: expected sha256 {recorded}, got {own}"
         )
+    lifted = lift(replace(as_recorded(source, report), apart=_names_apart(report)))
     if _returned(report) == "original":
         return lifted, lifted.graph, ()
     with open_database(database) as opened:

@@ -8,11 +8,17 @@ from superopt.optimizer.pipeline.bisection import Suspect
 
 
 def suspect_evidence(
-    suspect: Suspect, *, dims: Mapping[str, int], keep: Sequence[str], apart: Collection[str]
+    suspect: Suspect,
+    *,
+    dims: Mapping[str, int],
+    keep: Sequence[str],
+    apart: Collection[str],
+    frozen: Mapping[str, int],
 ) -> dict[str, object]:
     """The rule, the difference, and the parts of a report needed to replay the steps."""
     report: dict[str, object] = {
         "schema": 1,
+        "model": {"frozen": dict(frozen)},
         "options": {"dims": dict(dims), "keep": list(keep)},
         "sizes": {"apart": sorted(apart)},
         "trace": [step.to_json() for step in suspect.steps],

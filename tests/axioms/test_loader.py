@@ -27,6 +27,7 @@ def test_every_family_has_axioms() -> None:
             "layout",
             "matrix",
             "normalization",
+            "order",
             "parallel",
             "pooling",
             "reduction",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from superopt.cli.size_views import size_pairs
+from superopt.cli.size_views import frozen_pairs, size_pairs
 
 PRICED = {"batch": 1, "seq": 128}
 
@@ -36,3 +36,8 @@ PRICED = {"batch": 1, "seq": 128}
 )
 def test_sizes_in_a_summary(section: object, lines: dict[str, object]) -> None:
     assert size_pairs(section) == lines
+
+
+def test_frozen_sizes_in_a_summary() -> None:
+    assert frozen_pairs({"frozen": PRICED}) == {"frozen": "for batch=1 seq=128 only"}
+    assert frozen_pairs({"frozen": {}}) == frozen_pairs(None) == {}

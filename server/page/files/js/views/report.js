@@ -43,6 +43,7 @@ function outcome({ cost, measured, model, rules, equivalence, search, returned, 
       card("Rules", `${count(rules.applied)} applied`, `${count(rules.matched)} matched, of ${count(rules.loaded)} proved`),
       card("Outputs", verdictOf(equivalence), equivalence.samples ? `${plural(equivalence.samples, "sample")}, largest relative error ${small(equivalence.max_rel_error)}` : "no comparison needed"),
       card("Search", plural(search.candidates, "candidate"), `${duration(search.seconds)}, ${search.strategy}, ended by ${words(search.stopped_by)}`),
+      isFrozen(model) && card("Frozen", sizesText(model.frozen), "for these sizes only"),
       hasSizes(sizes) && card("Sizes", sizesText(sizes.priced), sizes.guessed.length ? `guessed: ${sizes.guessed.join(", ")}` : "as given"),
       memory && card("Memory", change(memory.before, memory.after, "bytes"), "weights and live tensors")));
 }
@@ -50,6 +51,7 @@ function outcome({ cost, measured, model, rules, equivalence, search, returned, 
 const card = (name, value, note) => h("div", { class: "card" }, h("dt", {}, name), h("dd", {}, value, h("small", {}, note)));
 const small = (value) => (typeof value === "number" ? (value === 0 ? "0" : value.toExponential(1)) : "without a number");
 const hasSizes = (sizes) => Object.keys(sizes?.priced ?? {}).length > 0;
+const isFrozen = (model) => Object.keys(model.frozen ?? {}).length > 0;
 const sizesText = (sizes) => Object.entries(sizes).map(([name, size]) => `${name}=${size}`).join(" ");
 const verdictOf = ({ samples, passed }) => (samples ? (passed ? "Equal" : "Differ") : passed ? "Unchanged" : "Not certified");
 
