@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from superopt.errors import InvalidOptionError
 from superopt.ir.graph import NodeId
 from superopt.ir.terms import Application, Term, applications
-from superopt.onnx_io import LiftedModel
+from superopt.onnx_io import LiftedModel, has_form
 from superopt.ops.base import OPERATORS
 from superopt.ops.roles import FusionRole, Product
 from superopt.options import Options
@@ -17,15 +17,15 @@ from superopt.rewriting import Substitution
 def usable_rules(
     rules: Iterable[Substitution], options: Options, opset: int | None
 ) -> Iterable[Substitution]:
-    """The rules that are not excluded and whose operators exist in the model's opset. Rules about sharded
-    tensors license divisions in plans, and are not applied to graphs. Raises InvalidOptionError for an
-    excluded rule that does not exist."""
+    """The rules that are not excluded and whose operators can be written in the model's opset. Rules about
+    sharded tensors license divisions in plans, and are not applied to graphs. Raises InvalidOptionError for
+    an excluded rule that does not exist."""
     offered = tuple(rules)
     for unknown in sorted(set(options.exclude_rules) - {rule.rule_id for rule in offered}):
         raise InvalidOptionError(f"exclude-rule: no verified rule {unknown!r} to exclude")
     for rule in offered:
         operators = {OPERATORS[term.operator] for term in applications(*rule.target)}
-        known = all(o.onnx is None or opset is None or o.onnx.since <= opset for o in operators)
+        known = all(opset is None or has_form(operator, opset) for operator in operators)
         if known and not rule.divides and rule.rule_id not in options.exclude_rules:
             yield rule
 

@@ -1,5 +1,6 @@
 """ONNX input and output: reading models, lifting to graphs, lowering to ONNX, constant folding."""
 
+from superopt.onnx_io.emission import has_form
 from superopt.onnx_io.executed import Executed, executed
 from superopt.onnx_io.folding import fold
 from superopt.onnx_io.lifting import LiftedModel, lift
@@ -18,6 +19,7 @@ __all__ = [
     "executed",
     "external_locations",
     "fold",
+    "has_form",
     "lift",
     "load_model",
     "lower",

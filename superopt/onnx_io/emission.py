@@ -72,6 +72,11 @@ EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
 }
 
 
+def has_form(operator: type[Operator], opset: int) -> bool:
+    """Whether the operator can be written in the operator set, by older nodes if an emitter does so."""
+    return operator in EMITTERS or operator.onnx is None or operator.onnx.since <= opset
+
+
 def recipe(emission: Emission, node: Node) -> Recipe:
     """The recipe for a node, together with those merged into it. Raises UnsupportedError for an operator
     without a form in ONNX or the model's opset."""
