@@ -1,17 +1,19 @@
 """Applies rules that make a graph smaller until none does, without pricing anything.
 
 Places are tried in topological order, and after a rewrite again around what it changed, so that the time is
-about linear in the graph. The order of places and rules is fixed: the result is deterministic.
+about linear in the graph. Where no rule makes the graph smaller, two are tried: one that leaves as many
+operators, such as a factor moved past a product, and one about what the first has made. The order of places and
+rules is fixed: the result is deterministic.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable, Iterator, Set
 
-from superopt.ir.graph import NodeId
+from superopt.ir.graph import Graph, NodeId
 from superopt.optimizer.cost import GraphCost
-from superopt.optimizer.search.ordering import Sized, may_decrease
+from superopt.optimizer.search.ordering import Even, Sized, may_be_even, may_decrease
 from superopt.optimizer.search.recording import Recorded
 from superopt.optimizer.search.rules import Change, Region, RuleSet
 from superopt.rewriting import Bundle, Match, Rewrite, apply_match
@@ -30,23 +32,28 @@ class _Run:
     def __init__(self, start: GraphCost, rules: RuleSet) -> None:
         self._sized = Sized(start)
         self._rules = rules
-        self._waiting: deque[NodeId] = deque(start.graph.order)
-        self._queued = set(self._waiting)
+        self._single = _Places(start.graph.order)
+        self._pairs = _Places(start.graph.order)
         self.records: list[Recorded] = []
 
     def run(self, may_go_on: Callable[[], bool]) -> None:
-        while self._waiting and may_go_on():
-            node = self._waiting.popleft()
-            self._queued.discard(node)
-            while node in self._sized.cost.graph.nodes and self._step(node):
-                pass
+        """Single steps where there are any, else the next pair of steps."""
+        while may_go_on():
+            if self._single:
+                self._try(self._single.next(), self._step)
+            elif self._pairs:
+                self._try(self._pairs.next(), self._two_steps)
+            else:
+                return
+
+    def _try(self, node: NodeId, step: Callable[[NodeId], bool]) -> None:
+        while node in self._sized.cost.graph.nodes and step(node):
+            pass
 
     def _step(self, node: NodeId) -> bool:
         """Applies the first rule at the node that makes the graph smaller; whether there was one."""
-        cost, at = self._sized.cost, frozenset((node,))
-        for match in self._rules.matches_near(cost.graph, cost.free, Region(at, at)):
-            if not may_decrease(match.substitution, _folded(match, cost.free)):
-                continue
+        cost = self._sized.cost
+        for match in self._decreasing(cost.graph, cost.free, Region.of(node)):
             rewrite = apply_match(cost.graph, match)
             smaller = None if rewrite is None else self._sized.smaller(rewrite)
             if rewrite is not None and smaller is not None:
@@ -54,18 +61,74 @@ class _Run:
                 return True
         return False
 
-    def _accept(self, match: Match, rewrite: Rewrite, smaller: Sized) -> None:
-        before, after = self._sized.cost, smaller.cost
-        self._sized = smaller
+    def _two_steps(self, node: NodeId) -> bool:
+        """Applies the first rule at the node after which another rule, about what it made, makes the graph
+        smaller than it was; whether there was one. Only rules with one result are tried."""
+        cost = self._sized.cost
+        for match in self._rules.matches_near(cost.graph, cost.free, Region.of(node).of_one_result):
+            if not may_be_even(match.substitution, _folded(match, cost.free)):
+                continue
+            rewrite = apply_match(cost.graph, match)
+            even = None if rewrite is None else self._sized.even(rewrite)
+            if rewrite is None or even is None:
+                continue
+            second = self._second(even, rewrite)
+            if second is not None:
+                self._accept(match, rewrite, even.sized)
+                self._accept(*second)
+                return True
+        return False
+
+    def _second(self, even: Even, first: Rewrite) -> tuple[Match, Rewrite, Sized] | None:
+        made, change = frozenset(first.added), Change.of(self._sized.cost.graph, first)
+        region = self._rules.region(first.graph, change).of_one_result
+        for match in self._decreasing(first.graph, even.free, region):
+            if made.isdisjoint(match.sites):
+                continue
+            rewrite = apply_match(first.graph, match)
+            smaller = None if rewrite is None else even.smaller(rewrite)
+            if rewrite is not None and smaller is not None:
+                return match, rewrite, smaller
+        return None
+
+    def _decreasing(self, graph: Graph, free: Container[NodeId], region: Region) -> Iterator[Match]:
+        for match in self._rules.matches_near(graph, free, region):
+            if may_decrease(match.substitution, _folded(match, free)):
+                yield match
+
+    def _accept(self, match: Match, rewrite: Rewrite, sized: Sized) -> None:
+        before, after = self._sized.cost, sized.cost
+        self._sized = sized
         self.records.append(Recorded.of(match, rewrite))
         change = Change.of(before.graph, rewrite)
         region = self._rules.region(after.graph, change)
         folded = (node for node in after.free - before.free if node in after.graph.nodes)
         behind = {user for node in folded for user in after.graph.users(node)}
         around = change.around & after.graph.nodes.keys()
-        for node in sorted((region.single | region.several | behind | around) - self._queued):
-            self._waiting.append(node)
-            self._queued.add(node)
+        changed = region.single | region.several | behind | around
+        self._single.add(changed)
+        self._pairs.add(changed)
+
+
+class _Places:
+    """Nodes to be looked at, each once until it is taken out."""
+
+    def __init__(self, nodes: Iterable[NodeId]) -> None:
+        self._order = deque(nodes)
+        self._members = set(self._order)
+
+    def __bool__(self) -> bool:
+        return bool(self._order)
+
+    def next(self) -> NodeId:
+        node = self._order.popleft()
+        self._members.discard(node)
+        return node
+
+    def add(self, nodes: Set[NodeId]) -> None:
+        new = sorted(nodes - self._members)
+        self._order.extend(new)
+        self._members.update(new)
 
 
 def _folded(match: Match, free: Container[NodeId]) -> frozenset[str]:

@@ -9,7 +9,8 @@ counts nothing.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from superopt.ir.graph import Graph, Input, Node, NodeId, Value
@@ -47,8 +48,15 @@ class Size(NamedTuple):
         """The sum of two sizes."""
         return Size(*(a + b for a, b in zip(self, other, strict=True)))
 
+    def minus(self, other: Size) -> Size:
+        """The difference of two sizes."""
+        return Size(*(a - b for a, b in zip(self, other, strict=True)))
+
 
 _NOTHING = Size()
+
+_EVEN = 4
+"""Number of parts of a size that a step must not change if another is to make the graph smaller."""
 
 
 class Passes(Launches):
@@ -77,22 +85,34 @@ class Sized:
         own = self._sum(self.cost.graph, self.cost.graph.nodes, self.cost.free)
         return own.plus(Size(passes=round(self.cost.total)))
 
-    def smaller(self, rewrite: Rewrite) -> Sized | None:
-        """The rewritten graph if it is smaller and stores no large constants instead."""
-        update = self.cost.after(rewrite)
-        assert update is not None, "without a limit there is always a cost"
-        before, after = self._sizes(rewrite, update)
-        if after >= before or self._stored_more(rewrite, update) > SMALL_WEIGHTS:
+    def smaller(self, rewrite: Rewrite, grown: Size = _NOTHING) -> Sized | None:
+        """The rewritten graph if it is smaller and stores no large constants instead. Steps before may have
+        ``grown`` the graph."""
+        update = self._update(rewrite)
+        if self._growth(rewrite, update).plus(grown) >= _NOTHING or self._stores(rewrite, update):
             return None
         return Sized(update.build())
 
-    def _sizes(self, rewrite: Rewrite, update: Update) -> tuple[Size, Size]:
-        """The sizes of what is removed and of what is added. Nodes that become folded behind the rewrite make
-        the graph smaller still."""
+    def even(self, rewrite: Rewrite) -> Even | None:
+        """The rewritten graph if it has no more products, passes, operators and elements than before, and
+        stores no large constants instead."""
+        update = self._update(rewrite)
+        growth = self._growth(rewrite, update)
+        if any(growth[:_EVEN]) or self._stores(rewrite, update):
+            return None
+        return Even(growth, update)
+
+    def _update(self, rewrite: Rewrite) -> Update:
+        update = self.cost.after(rewrite)
+        assert update is not None, "without a limit there is always a cost"
+        return update
+
+    def _growth(self, rewrite: Rewrite, update: Update) -> Size:
+        """The size of what is added less that of what is removed. Nodes that become folded behind the rewrite
+        make the graph smaller still."""
         before = self._sum(self.cost.graph, rewrite.removed, self.cost.free)
         after = self._sum(rewrite.graph, rewrite.added, update.free)
-        passes = round(update.total - self.cost.total)
-        return before, after.plus(Size(passes=passes))
+        return after.minus(before).plus(Size(passes=round(update.total - self.cost.total)))
 
     def _sum(self, graph: Graph, nodes: Iterable[NodeId], free: Container[NodeId]) -> Size:
         total = _NOTHING
@@ -126,14 +146,13 @@ class Sized:
         inputs, outputs = tuple(known[: len(node.inputs)]), tuple(known[len(node.inputs) :])
         return number_of(sizes.operator(operator).work(inputs, outputs).flops)
 
-    def _stored_more(self, rewrite: Rewrite, update: Update) -> int:
-        """Bytes of constants that are read after the rewrite, and were not before."""
+    def _stores(self, rewrite: Rewrite, update: Update) -> bool:
+        """Whether large constants are read after the rewrite that were not before."""
         before, after = self.cost.graph, rewrite.graph
         rewired = {user for value in rewrite.replaced.values() for user in after.users(value.node)}
         old = [*rewrite.removed, *(node for node in rewired if node in before.nodes)]
-        return self._stored(after, {*rewrite.added, *rewired}, update.free) - self._stored(
-            before, old, self.cost.free
-        )
+        more = self._stored(after, {*rewrite.added, *rewired}, update.free)
+        return more - self._stored(before, old, self.cost.free) > SMALL_WEIGHTS
 
     def _stored(self, graph: Graph, nodes: Iterable[NodeId], free: Container[NodeId]) -> int:
         """Bytes of the constants that the nodes read."""
@@ -146,6 +165,28 @@ class Sized:
         }
         types = (graph.type_of(value) for value in read)
         return sum(bytes_of(self.cost.sizes.type(type_)) for type_ in types if isinstance(type_, TensorType))
+
+
+@dataclass(frozen=True, eq=False)
+class Even:
+    """A rewritten graph that is about as large as before: by how much it has grown, and its cost."""
+
+    growth: Size
+    update: Update
+
+    @cached_property
+    def sized(self) -> Sized:
+        """The graph."""
+        return Sized(self.update.build())
+
+    @property
+    def free(self) -> Container[NodeId]:
+        """The nodes of the graph that depend on weights alone."""
+        return self.update.free
+
+    def smaller(self, rewrite: Rewrite) -> Sized | None:
+        """The graph after another rewrite if it is smaller than before both."""
+        return self.sized.smaller(rewrite, self.growth)
 
 
 def _passes(cost: GraphCost) -> GraphCost:
@@ -178,6 +219,13 @@ def may_decrease(substitution: Substitution, folded: frozenset[str]) -> bool:
     if source[:-1] == target[:-1]:
         return bool(source.products and source.fused) and substitution.source != substitution.target
     return target < source
+
+
+@lru_cache(maxsize=1 << 16)
+def may_be_even(substitution: Substitution, folded: frozenset[str]) -> bool:
+    """Whether the terms have as many products and operators in the target as in the source."""
+    source, target = (_size_of(terms, folded) for terms in (substitution.source, substitution.target))
+    return source[:2] == target[:2] and substitution.source != substitution.target
 
 
 def _size_of(terms: Iterable[Term], folded: frozenset[str]) -> _Terms:

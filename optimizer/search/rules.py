@@ -157,6 +157,17 @@ class Region:
     single: frozenset[NodeId]
     several: frozenset[NodeId]
 
+    @staticmethod
+    def of(node: NodeId) -> Region:
+        """One node."""
+        only = frozenset((node,))
+        return Region(only, only)
+
+    @property
+    def of_one_result(self) -> Region:
+        """The same places, for rules with one output alone."""
+        return Region(self.single, frozenset())
+
     def concerns(self, match: Match) -> bool:
         """Whether the match is found again when the region is searched."""
         root = match.outputs[0].node

@@ -17,6 +17,7 @@ from superopt.ops.affine import BiasAdd
 from superopt.ops.convolution import Conv
 from superopt.ops.elementwise import Divide, Multiply, Scale
 from superopt.ops.shape import Broadcast
+from superopt.optimizer.canonical import canonicalise
 from superopt.optimizer.cost import GraphCost, Kernel, Latency, MemoryCostStore, Nominal, Price, Sizes
 from superopt.optimizer.cost.runtime import LoadedModel
 from superopt.optimizer.search import RuleSet, SearchLimits, SearchResult, Watch, replay
@@ -29,6 +30,7 @@ from superopt.optimizer.search.recording import Relocation
 from superopt.rewriting import substitutions_of
 from tests.optimizer.graphs import Builder, dense_blocks
 from tests.optimizer.models import lifted as lifted_model
+from tests.optimizer.models import lifted_text
 from tests.optimizer.rules import (
     BIAS_INTO_AFFINE,
     COMMUTED_RELU,
@@ -168,6 +170,37 @@ def test_only_the_region_that_costs_more_is_undone() -> None:
         wanted = {rule_id(parse_equation(text)) for text in kept}
         assert {step.rule for step in result.trace} == wanted
         assert result.best.total <= start.total
+
+
+FACTORS = "scale(scale(x, full[value=v]()), full[value=w]()) => scale(x, full[value=v*w]())"
+TERMS = (
+    "bias_add[axis=1](bias_add[axis=1](x, full[value=v]()), full[value=w]())"
+    " => bias_add[axis=1](x, full[value=v + w]())"
+)
+TERM_BEFORE_FACTOR = (
+    "bias_add[axis=1](scale(x, full[value=v]()), full[value=w]())"
+    " => scale(bias_add[axis=1](x, full[value=w/v]()), full[value=v]())"
+)
+
+
+@pytest.mark.parametrize(
+    ("texts", "left"),
+    [((FACTORS, TERMS), 8), ((TERM_BEFORE_FACTOR,), 8), ((FACTORS, TERMS, TERM_BEFORE_FACTOR), 2)],
+)
+def test_a_step_that_makes_nothing_smaller_is_taken_for_the_next(texts: tuple[str, ...], left: int) -> None:
+    """((x * 2 + 3) / 2 + 3) ... becomes one factor and one term, because each term moves before a factor."""
+    steps = " ".join(
+        f"a{i} = Mul({f'b{i - 1}' if i else 'x'}, {'two' if i % 2 else 'half'}) b{i} = Add(a{i}, three)"
+        for i in range(4)
+    )
+    numbers = "float two = {2}, float half = {0.5}, float three = {3}"
+    model = lifted_text(f"(float[1,4,3,3] x) => (float[1,4,3,3] y) <{numbers}> {{ {steps} y = Relu(b3) }}")
+    start = canonicalise(model).graph
+    records = fixpoint(priced(start), RuleSet(rules(*texts)))
+    relocation = Relocation(start)
+    assert all(relocation.apply(record) is not None for record in records)
+    affine = [node for node in relocation.graph if node.operator.name in ("scale", "bias_add")]
+    assert len(affine) == left
 
 
 def test_a_rewrite_that_would_store_a_large_constant_is_no_step() -> None:
