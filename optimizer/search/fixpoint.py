@@ -2,8 +2,8 @@
 
 Places are tried in topological order, and after a rewrite again around what it changed, so that the time is
 about linear in the graph. Where no rule makes the graph smaller, two are tried: one that leaves as many
-operators, such as a factor moved past a product, and one about what the first has made. The order of places and
-rules is fixed: the result is deterministic.
+operators, such as a factor moved past a product, and one about what the first has made. The order of places
+and rules is fixed: the result is deterministic.
 """
 
 from __future__ import annotations

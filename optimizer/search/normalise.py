@@ -20,6 +20,9 @@ from superopt.optimizer.search.statistics import SearchStatistics, matches_by_ru
 from superopt.optimizer.search.trace import TraceStep, step_at
 from superopt.rewriting import Match, Rewrite
 
+_SHARE = 0.4
+"""Share of the time for rewriting; what is not priced in the rest is undone."""
+
 
 class Normalise:
     """Rewrites to a fixed point of a terminating order instead of searching."""
@@ -51,7 +54,8 @@ class _Run:
         statistics, found = self._statistics, Shortened(self._start, ())
         stopped_by = statistics.interruption()
         if stopped_by is None:
-            self._records = fixpoint(self._start, self._rules, statistics.may_go_on)
+            rewriting = statistics.part(None, lambda progress: progress.best_cost, _SHARE)
+            self._records = fixpoint(self._start, self._rules, rewriting.may_go_on)
             regions = [self._decision(component) for component in components(self._records)]
             normalised = self._rewritten(regions)
             if normalised.cost.total < self._start.total:
