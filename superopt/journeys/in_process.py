@@ -17,6 +17,7 @@ from superopt.equations import format_equation
 from superopt.errors import InvalidFileError, InvalidModelError
 from superopt.files import require_report_path, write_atomically
 from superopt.ir import Graph, Input, Weight
+from superopt.journeys.bodies import BodyOptimization, expanded, is_only_slower, sizes_of_inputs
 from superopt.journeys.freezing import as_requested
 from superopt.journeys.suspect_evidence import suspect_evidence
 from superopt.journeys.targets import find_target
@@ -163,7 +164,9 @@ def optimize_with(
     source = load_model(model, loads)
     know({"nodes": len(source.proto.graph.node)})
     source = as_requested(source, options)
-    lifted = lift(replace(source, apart=names_apart(source, options.dims, options.inputs)))
+    source = replace(source, apart=names_apart(source, options.dims, options.inputs))
+    source = expanded(source, options.keep)
+    lifted = lift(source)
     opaque = [{"node": node, "op_type": kind, "why": why} for node, kind, why in lifted.opaque]
     know({"opaque": opaque, "computing_sizes": len(lifted.computing_sizes)})
     know({"overridable": len(lifted.source.as_given.overridable)})
@@ -175,21 +178,38 @@ def optimize_with(
         know({"library": library_used, "rules": len({rule.rule_id for rule in rules})})
         suspects: list[dict[str, object]] = []
 
-        def on_suspect(suspect: Suspect) -> None:
-            apart = lifted.source.apart
-            frozen = lifted.source.frozen
+        def on_suspect(suspect: Suspect, body: str | None = None) -> None:
             suspects.append(
-                suspect_evidence(suspect, dims=options.dims, keep=options.keep, apart=apart, frozen=frozen)
+                suspect_evidence(
+                    suspect,
+                    dims=options.dims,
+                    keep=options.keep,
+                    apart=source.apart,
+                    frozen=source.frozen,
+                    bodies=[summary.to_json() for summary in bodies.summaries.values()],
+                    body=body,
+                )
             )
             know({"suspects": suspects})
 
         judge: Judge = Measured(opened.costs, device)
         if cluster is not None:
             judge = Simulated(cluster, load_axioms().equations, plan)
-        found = optimizer.optimize(
-            lifted, rules, options, judge, progress, started=began, on_suspect=on_suspect
-        )
-    return Result(found.model, found.report, published)
+        bodies = BodyOptimization(rules, options, sizes_of_inputs(source, options), judge, began, on_suspect)
+
+        def found_in(model: LiftedModel) -> optimizer.Result:
+            return optimizer.optimize(
+                model, bodies.rules, options, judge, progress, started=began, on_suspect=on_suspect
+            )
+
+        rewritten = bodies.apply(source)
+        found = found_in(lifted if rewritten is source else lift(rewritten))
+        if found.report.returned == "original":
+            bodies.withdraw(f"the whole model is returned as it was: {found.report.why}")
+            if rewritten is not source and not is_only_slower(found.report):
+                found = found_in(lifted)
+    report = replace(found.report, bodies=tuple(bodies.summaries.values()))
+    return Result(found.model, report, published)
 
 
 def check(

@@ -12,6 +12,7 @@ from typing import cast
 from superopt import optimizer
 from superopt.errors import InvalidFileError, InvalidOptionError, NotEquivalentError
 from superopt.ir import Graph, Plan
+from superopt.journeys.body_replay import with_recorded_bodies
 from superopt.journeys.freezing import as_recorded
 from superopt.journeys.in_process import check, verified_substitutions
 from superopt.journeys.quarantine import quarantine
@@ -189,12 +190,15 @@ def _start(
         raise InvalidFileError(
             f"{source.name}: the report is of another model: expected sha256 {recorded}, got {own}"
         )
-    lifted = lift(replace(as_recorded(source, report), apart=_names_apart(report)))
+    source = replace(as_recorded(source, report), apart=_names_apart(report))
     if _returned(report) == "original":
+        lifted = lift(source)
         return lifted, lifted.graph, ()
     with open_database(database) as opened:
         rules = verified_substitutions(opened)
-    return lifted, canonicalise(lifted, kept_nodes(lifted, _recorded_names(report))).graph, rules
+    names = _recorded_names(report)
+    lifted = lift(with_recorded_bodies(source, report, rules, names))
+    return lifted, canonicalise(lifted, kept_nodes(lifted, names)).graph, rules
 
 
 def _plan(graph: Graph, report: Mapping[str, object]) -> RecordedPlan:

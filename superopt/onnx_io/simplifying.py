@@ -60,7 +60,14 @@ def simplify(source: SourceModel) -> SourceModel:
         for tensor in model.graph.initializer
         if tensor.name in known.folded
     }
-    return replace(source, proto=model, tensors={**tensors, **folded}, came_from=source)
+    fewer = len(source.proto.graph.node) - len(model.graph.node)
+    return replace(
+        source,
+        proto=model,
+        tensors={**tensors, **folded},
+        came_from=source,
+        folded=source.folded + fewer,
+    )
 
 
 def is_followed(tensor: onnx_ir.TensorProtocol) -> bool:
