@@ -35,6 +35,12 @@ _MOST = 0.6
 _LEAST_SECONDS = 1.0
 """A body gets this much of the time that is left, however small it is."""
 
+_SPARE = 0.8
+"""A body gets this much of what is due to it by its number of nodes, so that the last ones get theirs."""
+
+_PATIENCE, _PATIENCE_PER_NODE = 500, 100
+"""The search in a body ends after so many candidates without a better one."""
+
 _TOO_SHORT = 0.3
 """Seconds; with less left, no body is started."""
 
@@ -98,7 +104,7 @@ class BodyOptimization:
         )
         try:
             return self._rewriting.enter(source)
-        except Exception:  # the graph around the bodies can still be optimised
+        except Exception:  # noqa: BLE001 - logged; the graph around the bodies can still be optimised
             _LOG.exception("optimizing the bodies of %s failed", source.name)
             self.withdraw(f"{INTERNAL_ERROR} while optimizing bodies")
             return source
@@ -143,7 +149,8 @@ class BodyOptimization:
         left = self._ends - time.monotonic()
         if left < _TOO_SHORT:
             return "no time was left for it", None
-        budget = min(left, max(_LEAST_SECONDS, left * nodes / max(self._nodes, nodes)))
+        share = _SPARE * left * nodes / max(self._nodes, nodes)
+        budget = min(left, max(_LEAST_SECONDS, share))
         options = replace(
             self.options,
             budget=budget,
@@ -152,6 +159,7 @@ class BodyOptimization:
             inputs=None,
             keep=keep,
             memory_limit=None,
+            patience=_PATIENCE + nodes * _PATIENCE_PER_NODE,
         )
         result = optimizer.optimize(
             lifted,

@@ -31,7 +31,6 @@ def with_recorded_bodies(
     traces = _traces(report)
     if not traces:
         return source
-    rewriting = BodyRewriting(source.proto, lambda body: rewrite(body), keep=keep)
 
     def rewrite(body: Body) -> LoweredModel | None:
         prefix = f"{body.path}/"
@@ -47,17 +46,17 @@ def with_recorded_bodies(
         graph = optimizer.replay(canonicalise(lifted, kept).graph, steps, rules)
         return lower(lifted, graph, plan_of(graph))
 
+    rewriting = BodyRewriting(source.proto, rewrite, keep=keep)
     return rewriting.enter(source)
 
 
 def _traces(report: Mapping[str, object]) -> dict[str, object]:
     """The recorded trace of each body that is returned rewritten somewhere, by its path."""
     entries = report["bodies"]
-    if not isinstance(entries, list) or not all(
-        isinstance(one, dict) for one in cast("list[object]", entries)
-    ):
+    found = cast("list[object]", entries) if isinstance(entries, list) else [None]
+    if not all(isinstance(one, dict) for one in found):
         raise InvalidFileError("report: expected a list of objects as bodies")
-    bodies = cast("list[dict[str, object]]", entries)
+    bodies = cast("list[dict[str, object]]", found)
     wanted = {one.get("same_as") or one.get("path") for one in bodies if one.get("returned") == "optimized"}
     return {str(one.get("path")): one.get("trace") for one in bodies if one.get("path") in wanted}
 

@@ -7,37 +7,31 @@ names of the original body, and stores no constant of the outer graph again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 
-import numpy as np
 import onnx
 import onnx_ir
 from onnx import AttributeProto, TensorProto
 
 from superopt.errors import UnsupportedError
+from superopt.onnx_io.body_constants import remove_unread, share_constants
 from superopt.onnx_io.body_inputs import FormalInputs, captured_input, formal_inputs, settle
-from superopt.onnx_io.body_names import digest, rename, set_apart, with_names_of
+from superopt.onnx_io.body_names import digest, set_apart, with_names_of
 from superopt.onnx_io.declarations import without_false_types
 from superopt.onnx_io.external import stored_tensor
 from superopt.onnx_io.inference import SMALL, InferredTypes, infer_types
 from superopt.onnx_io.protos import STANDARD_DOMAINS, copy_without_graph, free_names, names_within, subgraphs
 from superopt.onnx_io.saving import LoweredModel
-from superopt.onnx_io.simplifying import is_followed, light, simplify
+from superopt.onnx_io.simplifying import followed_constants, light, simplify
 from superopt.onnx_io.source import IR_WITH_FREE_INITIALIZERS, STUB, SourceModel
-from superopt.onnx_io.writing import PREFIX
 
 ENTERED = frozenset(("If", "Loop", "Scan"))
 """Operators whose bodies are models of their own."""
 
 _SCAN_WITHOUT_BATCH = 9
 """Operator set since which Scan has no batch axis."""
-
-
-_SHARED = 1024
-"""Bytes; equal constants of more than this that several bodies get are stored once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +70,9 @@ Rewrite = Callable[[Body], LoweredModel | None]
 
 @dataclass(eq=False)
 class BodyRewriting:
-    """Rewrites the bodies of a model, innermost first. ``rewrite`` is called once for equal bodies; ``repeat``
-    is told (path, path of the first) for the others, and ``refuse`` what cannot be rewritten. Nodes with a
-    name in ``keep`` stay as they are."""
+    """Rewrites the bodies of a model, innermost first. ``rewrite`` is called once for equal bodies;
+    ``repeat`` is told (path, path of the first) for the others, and ``refuse`` what cannot be rewritten.
+    Nodes with a name in ``keep`` stay as they are."""
 
     model: onnx.ModelProto
     rewrite: Rewrite
@@ -121,11 +115,15 @@ class BodyRewriting:
             return source
         steps = tuple(f"body {path} rewritten" for path in paths)
         proto = _with_bodies(simple.proto, found)
-        shared = {} if prefix else share_constants(proto.graph)
+        remove_unread(proto.graph, simple.proto.graph)
+        tensors = dict(simple.tensors)
+        if not prefix:
+            tensors.update(share_constants(proto.graph))
+        stored = {tensor.name for tensor in proto.graph.initializer}
         return replace(
             simple,
             proto=proto,
-            tensors={**simple.tensors, **shared},
+            tensors={name: tensor for name, tensor in tensors.items() if name in stored},
             came_from=simple,
             prepared=(*simple.prepared, *steps),
         )
@@ -144,8 +142,8 @@ class BodyRewriting:
         return with_names_of(graph, first.source.proto.graph, body.source.proto.graph, body.graph)
 
     def _written(self, body: Body, lowered: LoweredModel) -> onnx.GraphProto:
-        """The graph that stands in place of a body. Where the model's IR version wants every initialiser to be
-        an input, constants are nodes."""
+        """The graph that stands in place of a body. Where the model's IR version wants every initialiser to
+        be an input, constants are nodes."""
         graph = written_body(body, lowered)
         if self.model.ir_version < IR_WITH_FREE_INITIALIZERS:
             constants = [_constant_node(tensor) for tensor in graph.initializer]
@@ -190,12 +188,7 @@ class _Extraction:
 
     def __init__(self, outer: SourceModel) -> None:
         self._outer = outer
-        followed = {
-            name: np.asarray(tensor.numpy())
-            for name, tensor in outer.constants.items()
-            if is_followed(tensor)
-        }
-        self._types: InferredTypes = infer_types(outer.proto, outer.apart, followed)
+        self._types: InferredTypes = infer_types(outer.proto, outer.apart, followed_constants(outer))
 
     def extract(self, place: Place, path: str) -> Body:
         """The body as a model. Raises UnsupportedError where the type of an input is unknown."""
@@ -296,39 +289,6 @@ def _with_bodies(model: onnx.ModelProto, bodies: dict[tuple[int, int], onnx.Grap
     for (node, attribute), graph in bodies.items():
         result.graph.node[node].attribute[attribute].g.CopyFrom(graph)
     return result
-
-
-def share_constants(graph: onnx.GraphProto) -> Mapping[str, onnx_ir.TensorProtocol]:
-    """Moves equal constants that rewriting has added to several bodies to the graph around them, in place;
-    returns them by name."""
-    held: dict[tuple[int, tuple[int, ...], bytes], list[tuple[onnx.GraphProto, TensorProto]]] = {}
-    for body, tensor in _added_constants(graph):
-        held.setdefault((tensor.data_type, tuple(tensor.dims), tensor.raw_data), []).append((body, tensor))
-    shared: dict[str, onnx_ir.TensorProtocol] = {}
-    for several in held.values():
-        if len(several) < 2:
-            continue
-        name = several[0][1].name
-        moved = graph.initializer.add()
-        moved.CopyFrom(several[0][1])
-        shared[name] = stored_tensor(moved, Path())
-        for body, tensor in several:
-            old = tensor.name
-            body.initializer.remove(tensor)
-            rename(body, {old: name}, {})
-    return shared
-
-
-def _added_constants(graph: onnx.GraphProto) -> Iterator[tuple[onnx.GraphProto, TensorProto]]:
-    """(body, constant) for the constants that rewriting has added to bodies; small ones are left out."""
-    for node in graph.node:
-        for body in subgraphs(node):
-            returned = {value.name for value in body.output}
-            for tensor in body.initializer:
-                is_added = tensor.name.startswith(PREFIX) and tensor.name not in returned
-                if is_added and len(tensor.raw_data) > _SHARED:
-                    yield body, tensor
-            yield from _added_constants(body)
 
 
 def nodes_in_bodies(graph: onnx.GraphProto) -> int:

@@ -112,8 +112,8 @@ def with_names_of(
 
 
 def set_apart(graph: onnx.GraphProto, original: onnx.GraphProto, path: str, taken: frozenset[str]) -> None:
-    """Gives every tensor and node that is not in the ``original`` subgraph a name with the subgraph's path, so
-    that it clashes with no other in the model, whose names are ``taken``."""
+    """Gives every tensor and node that is not in the ``original`` subgraph a name with the subgraph's path,
+    so that it clashes with no other in the model, whose names are ``taken``."""
     used = set(taken)
     own, named = value_names(original), frozenset(node_names(original))
     values = {name: _fresh(name, path, used) for name in value_names(graph) if name not in own}

@@ -22,7 +22,7 @@ from superopt.onnx_io.external import stored_tensor
 from superopt.onnx_io.inference import infer_types
 from superopt.onnx_io.protos import copy_without_graph, free_names, names_within
 from superopt.onnx_io.saving import LoweredModel
-from superopt.onnx_io.simplifying import is_followed, light, simplify
+from superopt.onnx_io.simplifying import followed_constants, light, simplify
 from superopt.onnx_io.source import IR_WITH_FREE_INITIALIZERS, SourceModel
 from superopt.onnx_io.writing import PREFIX
 
@@ -78,13 +78,9 @@ def _complete(source: SourceModel) -> LoweredModel:
 
 def _decided(source: SourceModel, keep: Collection[str]) -> dict[int, Place]:
     """The taken branches of If nodes with known conditions, by the index of the node."""
-    followed = {
-        name: np.asarray(tensor.numpy()) for name, tensor in source.constants.items() if is_followed(tensor)
-    }
-    contents: Mapping[str, Array] = {
-        **followed,
-        **infer_types(source.proto, source.apart, followed).contents,
-    }
+    followed = followed_constants(source)
+    inferred = infer_types(source.proto, source.apart, followed)
+    contents: Mapping[str, Array] = {**followed, **inferred.contents}
     taken: dict[int, Place] = {}
     for place in places(source.proto.graph):
         node = source.proto.graph.node[place.node]
@@ -145,8 +141,8 @@ def _replaced(source: SourceModel, found: Mapping[int, Place], prefix: str) -> S
 
 
 def _branch(node: onnx.NodeProto, place: Place, prefix: str, times: Counter[str]) -> _Branch:
-    """The branch as part of the outer graph. Names that occur outside the branch, too, are replaced; ``times``
-    counts every name in the model."""
+    """The branch as part of the outer graph. Names that also occur outside the branch are replaced;
+    ``times`` counts every name in the model."""
     graph = onnx.GraphProto()
     graph.CopyFrom(place.graph)
     made = {name for inner in graph.node for name in inner.output if name}

@@ -22,8 +22,8 @@ _FLOATS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """Counts of operators, those in bodies included, and a digest of all nodes with their connections. Weights are identified
-    by type and shape, integers (which may be sizes) by content."""
+    """Counts of operators, those in bodies included, and a digest of all nodes with their connections.
+    Weights are identified by type and shape, integers (which may be sizes) by content."""
 
     kernels: Mapping[str, int]
     digest: str

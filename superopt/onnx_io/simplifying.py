@@ -77,6 +77,13 @@ def is_followed(tensor: onnx_ir.TensorProtocol) -> bool:
     )
 
 
+def followed_constants(source: SourceModel) -> dict[str, Array]:
+    """The contents of all constants that may hold sizes, indices or a mask, or are single numbers."""
+    return {
+        name: np.asarray(tensor.numpy()) for name, tensor in source.constants.items() if is_followed(tensor)
+    }
+
+
 def may_be_replaced(content: Array) -> bool:
     """Integers, booleans and single numbers; other floating-point tensors are folded when lowering."""
     return content.dtype.kind in "ib" or content.size == 1
@@ -92,11 +99,7 @@ class _Known:
     def __init__(self, source: SourceModel, opset: int) -> None:
         self._opset = opset
         self._source = source
-        self.contents = {
-            name: np.asarray(tensor.numpy())
-            for name, tensor in source.constants.items()
-            if is_followed(tensor)
-        }
+        self.contents = followed_constants(source)
         self.folded: set[str] = set()
         self.inferred: InferredTypes | None = None
         self._added: set[str] = set()
