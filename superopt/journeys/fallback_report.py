@@ -49,6 +49,7 @@ def fallback_report(
             {name: suspect[name] for name in ("rule", "equation", "difference")}
             for suspect in cast("list[Mapping[str, object]]", state.get("suspects", []))
         ],
+        "bodies": [],
         "cost": {"unit": "us", "source": "analytic", "before": cost, "after": cost},
         "sizes": {"priced": {}, "checked": [], "timed": None, "guessed": [], "request": "", "apart": []},
         "measured": None,

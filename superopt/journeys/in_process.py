@@ -18,6 +18,7 @@ from superopt.errors import InvalidFileError, InvalidModelError
 from superopt.files import require_report_path, write_atomically
 from superopt.ir import Graph, Input, Weight
 from superopt.journeys.bodies import BodyOptimization, expanded, is_only_slower, sizes_of_inputs
+from superopt.journeys.body_inspection import InspectedBody, inspected_bodies
 from superopt.journeys.freezing import as_requested
 from superopt.journeys.suspect_evidence import suspect_evidence
 from superopt.journeys.targets import find_target
@@ -95,7 +96,8 @@ class Inspection:
 
     ``opaque`` holds (node, ONNX operator, reason), ``computing_sizes`` the operators and numbers of nodes
     that compute from sizes alone, ``dimensions`` the symbolic dimensions of inputs: name, inputs and axes
-    that have it, and a typical size with which the model runs, if one was found.
+    that have it, and a typical size with which the model runs, if one was found; ``bodies`` are those of If,
+    Loop and Scan, with the rules that match in them counted neither in ``matches`` nor in ``operators``.
     """
 
     name: str
@@ -111,6 +113,7 @@ class Inspection:
     dimensions: tuple[tuple[str, tuple[tuple[str, int], ...], int], ...]
     rules: int
     matches: tuple[MatchingRule, ...]
+    bodies: tuple[InspectedBody, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """The inspection as JSON values."""
@@ -245,7 +248,8 @@ def check(
 
 def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:
     """Describes a model, and finds the verified rules that match."""
-    lifted = lift(load_model(model, loads))
+    source = expanded(load_model(model, loads), ())
+    lifted = lift(source)
     with open_database(database) as opened:
         rules = verified_substitutions(opened)
     graph = lifted.graph
@@ -271,6 +275,7 @@ def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:
         dimensions=tuple((d.name, d.places, sizing.sizes[d.name]) for d in sizing.plan.dimensions),
         rules=len({rule.rule_id for rule in rules}),
         matches=_matches(graph, rules),
+        bodies=inspected_bodies(source),
     )
 
 

@@ -21,7 +21,7 @@ from superopt.onnx_io.lift_elementwise import ELEMENTWISE, Lifter
 from superopt.onnx_io.lift_layers import LAYERS
 from superopt.onnx_io.lift_reductions import REDUCTIONS
 from superopt.onnx_io.lift_shape import MOVEMENT
-from superopt.onnx_io.protos import STANDARD_DOMAINS, captured_names, element_type, names_within
+from superopt.onnx_io.protos import STANDARD_DOMAINS, captured_names, element_type, names_within, subgraphs
 from superopt.onnx_io.shape_data import RULES as SIZE_ARITHMETIC
 from superopt.onnx_io.shape_data import SIZE_READERS, dimensions, holds_sizes
 from superopt.onnx_io.simplifying import followed_constants, simplify
@@ -270,6 +270,8 @@ class _Lifting:
         if node.domain not in STANDARD_DOMAINS:
             return f"the domain {node.domain} is not known"
         if node.op_type not in LIFTERS:
+            if any(subgraphs(node)):
+                return "its bodies are models of their own"
             return "no operator describes it"
         return None
 
