@@ -118,7 +118,9 @@ def infer_types(
         logger.info("ONNX shape inference failed, only declared types are known: %s", error)
         inferred = skeleton
     types: dict[str, ValueType] = {}
-    for value in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output):
+    ports = {value.name for value in inferred.graph.input}
+    made = (*inferred.graph.value_info, *inferred.graph.output)
+    for value in (*inferred.graph.input, *(value for value in made if value.name not in ports)):
         types[value.name] = namer.type_of(value)
     for tensor in model.graph.initializer:
         if tensor.name not in types:
