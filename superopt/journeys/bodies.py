@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from superopt import optimizer
-from superopt.errors import INTERNAL_ERROR, InvalidInputError
+from superopt.errors import INTERNAL_ERROR, InvalidInputError, MissingServiceError, UnprovedRuleError
 from superopt.onnx_io import LiftedModel, LoweredModel, SourceModel, lift
 from superopt.onnx_io.bodies import Body, BodyRewriting, Refused, has_bodies, nodes_in_bodies
 from superopt.onnx_io.branches import with_known_branches
@@ -76,7 +76,8 @@ def loads_lowered(model: LoweredModel) -> bool:
 @dataclass(eq=False)
 class BodyOptimization:
     """Optimises the bodies of one model under a judge. ``dims`` are sizes of open dimensions; ``summaries``
-    says what was done to each body. The budget counts from ``started`` (monotonic clock)."""
+    says what was done to each body, and ``suspects`` are rules that changed the outputs of one. The budget
+    counts from ``started`` (monotonic clock)."""
 
     rules: Sequence[Substitution]
     options: Options
@@ -85,6 +86,7 @@ class BodyOptimization:
     started: float
     on_suspect: OnSuspect
     summaries: dict[str, BodySummary] = field(default_factory=dict[str, BodySummary])
+    suspects: list[Suspect] = field(default_factory=list[Suspect])
     _ends: float = 0.0
     _nodes: int = 1
 
@@ -104,6 +106,8 @@ class BodyOptimization:
         )
         try:
             return self._rewriting.enter(source)
+        except (UnprovedRuleError, MissingServiceError):
+            raise
         except Exception:  # noqa: BLE001 - logged; the graph around the bodies can still be optimised
             _LOG.exception("optimizing the bodies of %s failed", source.name)
             self.withdraw(f"{INTERNAL_ERROR} while optimizing bodies")
@@ -173,6 +177,7 @@ class BodyOptimization:
         return result.report, result.model if accepted else None
 
     def _distrust(self, suspect: Suspect, path: str) -> None:
+        self.suspects.append(suspect)
         self.on_suspect(suspect, path)
         self.rules = [rule for rule in self.rules if rule.rule_id != suspect.rule]
 

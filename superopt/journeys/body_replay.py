@@ -27,27 +27,60 @@ def with_recorded_bodies(
     report."""
     if "bodies" not in report:
         return source
-    source = expanded(source, keep)
-    traces = _traces(report)
-    if not traces:
-        return source
+    return _Repetition(_traces(report), rules, keep).applied(expanded(source, keep))
 
-    def rewrite(body: Body) -> LoweredModel | None:
+
+def recorded_body(
+    source: SourceModel, report: Mapping[str, object], rules: Sequence[Substitution], keep: Sequence[str]
+) -> SourceModel:
+    """The body that the report of a rule's effects is about, as it was when its trace began. Raises
+    InvalidFileError if the model has no such body."""
+    path = str(report.get("body"))
+    repetition = _Repetition(_traces(report), rules, keep)
+    repetition.applied(expanded(source, keep), path)
+    if path not in repetition.sources:
+        raise InvalidFileError(f"report: the model has no body {path!r}")
+    return repetition.sources[path]
+
+
+class _Repetition:
+    """Rewrites the bodies with recorded traces again; ``sources`` are the bodies as their traces begin."""
+
+    def __init__(
+        self, traces: Mapping[str, object], rules: Sequence[Substitution], keep: Sequence[str]
+    ) -> None:
+        self.sources: dict[str, SourceModel] = {}
+        self._traces = traces
+        self._rules = rules
+        self._keep = keep
+
+    def applied(self, source: SourceModel, wanted: str = "") -> SourceModel:
+        """The model with its bodies rewritten; without recorded traces the same model, unless a body is
+        ``wanted``."""
+        if not self._traces and not wanted:
+            return source
+        self._rewriting = BodyRewriting(source.proto, self._rewrite, keep=self._keep)
+        return self._rewriting.enter(source)
+
+    def _rewrite(self, body: Body) -> LoweredModel | None:
         prefix = f"{body.path}/"
-        inner = with_known_branches(body.source, loads_lowered, keep, prefix=prefix)
-        inner = rewriting.enter(inner, prefix)
-        trace = traces.get(body.path)
+        inner = with_known_branches(body.source, loads_lowered, self._keep, prefix=prefix)
+        inner = self._rewriting.enter(inner, prefix)
+        self.sources[body.path] = inner
+        trace = self._traces.get(body.path)
         if trace is None:
             return None
         lifted = lift(inner)
-        known = {node.name for node in nodes_within(inner.as_given.proto.graph)}
-        kept = kept_nodes(lifted, [name for name in keep if name in known])
         steps = recorded_trace({"schema": SCHEMA, "trace": trace})
-        graph = optimizer.replay(canonicalise(lifted, kept).graph, steps, rules)
+        start = canonicalise(lifted, kept_nodes(lifted, names_in(inner, self._keep)))
+        graph = optimizer.replay(start.graph, steps, self._rules)
         return lower(lifted, graph, plan_of(graph))
 
-    rewriting = BodyRewriting(source.proto, rewrite, keep=keep)
-    return rewriting.enter(source)
+
+def names_in(source: SourceModel, names: Sequence[str]) -> tuple[str, ...]:
+    """Those of the names that nodes of a body have."""
+    known = {node.name for node in nodes_within(source.as_given.proto.graph)}
+    return tuple(name for name in names if name in known)
 
 
 def _traces(report: Mapping[str, object]) -> dict[str, object]:
@@ -61,4 +94,4 @@ def _traces(report: Mapping[str, object]) -> dict[str, object]:
     return {str(one.get("path")): one.get("trace") for one in bodies if one.get("path") in wanted}
 
 
-__all__ = ["with_recorded_bodies"]
+__all__ = ["names_in", "recorded_body", "with_recorded_bodies"]

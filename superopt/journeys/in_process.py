@@ -211,7 +211,11 @@ def optimize_with(
             bodies.withdraw(f"the whole model is returned as it was: {found.report.why}")
             if rewritten is not source and not is_only_slower(found.report):
                 found = found_in(lifted)
-    report = replace(found.report, bodies=tuple(bodies.summaries.values()))
+    report = replace(
+        found.report,
+        bodies=tuple(bodies.summaries.values()),
+        suspects=(*bodies.suspects, *found.report.suspects),
+    )
     return Result(found.model, report, published)
 
 
