@@ -38,7 +38,7 @@ CASES = {
         y = If (c) <then_branch = a () => (float[K] p) {{ k = Constant<value = int64[1] {{-1}}>()
                         p = Reshape(x, k) }},
                     else_branch = b () => (float[L,O] r) {{ r = Neg(x) }}> }}""",
-        "Reshape",
+        "Constant Reshape",
     ),
     "the other branch": (
         f"""(float[3,3] x) => (float[3,3] y) {{ {SHAPED}
@@ -50,7 +50,7 @@ CASES = {
         f"""(float[N,3] x) => (float[M,3] y) {{ {SHAPED}
         y = If (c) <then_branch = a () => (float[K,3] p) {{ p = Relu(x) }},
                     else_branch = b () => (float[L,3] r) {{ r = Neg(x) }}> }}""",
-        "Shape Gather Equal If",
+        "Shape Constant Gather Constant Equal If",
     ),
     "an output that is captured, and one of a constant": (
         """(float[2,3] x) => (float[2,3] y, float[2] z, float[2] v) <bool c = {1}> { w = Neg(x)
