@@ -16,6 +16,7 @@ from superopt.onnx_io.bodies import Body, BodyRewriting, Refused, has_bodies, no
 from superopt.onnx_io.branches import with_known_branches
 from superopt.onnx_io.freezing import sizes_at
 from superopt.onnx_io.functions import with_functions_inlined
+from superopt.onnx_io.loops import may_not_end
 from superopt.onnx_io.protos import nodes_within
 from superopt.optimizer import Options, Report
 from superopt.optimizer.canonical import canonicalise
@@ -131,6 +132,8 @@ class BodyOptimization:
             report, model = str(error), None
         self._nodes -= nodes
         why = report if isinstance(report, str) else report.why
+        if isinstance(report, str) and source.prepared:
+            model = LoweredModel.of_derived(source)
         if model is None:
             self.withdraw(f"the body around it is returned as it was: {why}", f"{body.path}/")
         self.summaries[body.path] = BodySummary(
@@ -146,6 +149,8 @@ class BodyOptimization:
     def _judged(self, source: SourceModel, path: str, nodes: int) -> tuple[Report | str, LoweredModel | None]:
         """The report, or the reason why nothing was tried, and the accepted model."""
         lifted = lift(source)
+        if may_not_end(source):
+            return "a loop in it might not end on generated inputs", None
         names = {node.name for node in nodes_within(source.as_given.proto.graph)}
         keep = tuple(name for name in self.options.keep if name in names)
         if self._is_trivial(lifted, keep):

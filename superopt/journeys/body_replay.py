@@ -67,9 +67,11 @@ class _Repetition:
         inner = with_known_branches(body.source, loads_lowered, self._keep, prefix=prefix)
         inner = self._rewriting.enter(inner, prefix)
         self.sources[body.path] = inner
-        trace = self._traces.get(body.path)
-        if trace is None:
+        if body.path not in self._traces:
             return None
+        trace = self._traces[body.path]
+        if trace is None:
+            return LoweredModel.of_derived(inner) if inner.prepared else None
         lifted = lift(inner)
         steps = recorded_trace({"schema": SCHEMA, "trace": trace})
         start = canonicalise(lifted, kept_nodes(lifted, names_in(inner, self._keep)))
@@ -84,7 +86,8 @@ def names_in(source: SourceModel, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _traces(report: Mapping[str, object]) -> dict[str, object]:
-    """The recorded trace of each body that is returned rewritten somewhere, by its path."""
+    """The recorded trace of each body that is returned rewritten somewhere, by its path; None where only
+    bodies in it were rewritten."""
     entries = report["bodies"]
     found = cast("list[object]", entries) if isinstance(entries, list) else [None]
     if not all(isinstance(one, dict) for one in found):

@@ -57,23 +57,15 @@ def _accepted(
 ) -> SourceModel | None:
     """The model with all of the branches, else with those that load one after the other."""
     whole = _replaced(simple, found, prefix)
-    if loads(_complete(whole)):
+    if loads(LoweredModel.of_derived(whole)):
         return whole
     chosen: dict[int, Place] = {}
     best = None
     for index, place in found.items() if len(found) > 1 else ():
         candidate = _replaced(simple, {**chosen, index: place}, prefix)
-        if loads(_complete(candidate)):
+        if loads(LoweredModel.of_derived(candidate)):
             chosen[index], best = place, candidate
     return best
-
-
-def _complete(source: SourceModel) -> LoweredModel:
-    """The model itself, to be written; not the one that it came from."""
-    proto = onnx.ModelProto()
-    proto.CopyFrom(source.proto)
-    del proto.graph.initializer[:]
-    return LoweredModel(proto, source.tensors, source)
 
 
 def _decided(source: SourceModel, keep: Collection[str]) -> dict[int, Place]:

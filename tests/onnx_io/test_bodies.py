@@ -10,6 +10,7 @@ from onnx.reference import ReferenceEvaluator
 from superopt.ir import Input, Plan
 from superopt.onnx_io import LoweredModel, SourceModel, lift, load_model, lower
 from superopt.onnx_io.bodies import Body, BodyRewriting, Refused, places
+from superopt.onnx_io.loops import may_not_end
 from superopt.optimizer.canonical import canonicalise
 from tests.onnx_io.body_models import CASES, REFUSED, constant
 from tests.onnx_io.kit import DTYPES, Array, run, session
@@ -198,3 +199,27 @@ def test_a_body_that_cannot_be_a_model_is_refused_with_the_reason(text: str, why
     opset = 8 if "Scan" in text else 17
     visit = Visit(parsed(text, opset))
     assert list(visit.refused.values()) == [why]
+
+
+LOOP = """({count}, bool c, float[2,3] x) => (float[2,3] y) {{
+    y = If (c) <then_branch = a () => (float[2,3] p) {{ {before} one = Constant<value = bool {{1}}>()
+                    p = Loop ({limit}, one, x) <body = b (int64 i, bool on, float[2,3] v)
+                        => (bool still, float[2,3] u) {{ still = Identity(on) u = Neg(v) }}> }},
+                else_branch = d () => (float[2,3] r) {{ r = Neg(x) }}> }}"""
+
+
+@pytest.mark.parametrize(
+    ("limit", "before", "expected"),
+    [
+        ("n", "", False),
+        ("k", "k = Constant<value = int64 {7}>()", False),
+        ("k", "k = Constant<value = int64 {9223372036854775807}>()", True),
+        ("", "", True),
+    ],
+)
+def test_a_loop_without_a_limit_may_not_end(limit: str, before: str, expected: bool) -> None:  # noqa: FBT001
+    text = LOOP.format(count="int64 n", limit=limit, before=before)
+    bodies = Visit(parsed(text)).bodies
+    assert may_not_end(bodies["y/then_branch"].source) is expected
+    assert not may_not_end(bodies["y/then_branch/p/body"].source)
+    assert may_not_end(load_model(parsed(text))) is expected
