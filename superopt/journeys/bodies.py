@@ -91,11 +91,15 @@ class BodyOptimization:
     _ends: float = 0.0
     _nodes: int = 1
 
+    def has_any(self, source: SourceModel) -> bool:
+        """Whether the model has bodies to optimise."""
+        return has_bodies(source.proto.graph) and self.options.cluster is None
+
     def apply(self, source: SourceModel) -> SourceModel:
         """The model with better bodies; the same model if there are none. A failure leaves all bodies as they
         are, and is logged."""
         graph = source.proto.graph
-        if not has_bodies(graph) or self.options.cluster is not None:
+        if not self.has_any(source):
             return source
         inside = nodes_in_bodies(graph)
         now = time.monotonic()

@@ -47,6 +47,7 @@ from superopt.optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from superopt.optimizer.parallel.topology import Cluster
 from superopt.optimizer.pipeline.bisection import Suspect
 from superopt.optimizer.pipeline.judge import Judge
+from superopt.optimizer.pipeline.prepare import Request, prepare
 from superopt.optimizer.pipeline.report import SCHEMA
 from superopt.optimizer.pipeline.runnable import loads, runnable_original, weight_bytes
 from superopt.optimizer.pipeline.selection import is_safe_with_infinities
@@ -205,6 +206,8 @@ def optimize_with(
                 model, bodies.rules, options, judge, progress, started=began, on_suspect=on_suspect
             )
 
+        if bodies.has_any(source):
+            prepare(Request(lifted, rules, options))
         rewritten = bodies.apply(source)
         found = found_in(lifted if rewritten is source else lift(rewritten))
         if found.report.returned == "original":

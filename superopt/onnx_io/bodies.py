@@ -231,11 +231,18 @@ class _Extraction:
         del proto.graph.input[:]
         proto.graph.input.extend((*formal.declared, *captured))
         for value in proto.graph.output:
-            value.type.tensor_type.ClearField("shape")
-        if node.op_type != "If":
-            for value in proto.graph.value_info:
-                value.type.tensor_type.ClearField("shape")
+            _forget_sizes(value)
+        for value in proto.graph.value_info if node.op_type != "If" else ():
+            _forget_sizes(value)
         return proto
+
+
+def _forget_sizes(value: onnx.ValueInfoProto) -> None:
+    """Leaves of the declaration of a tensor its element type, and nothing if that is undefined."""
+    if value.type.HasField("tensor_type"):
+        value.type.tensor_type.ClearField("shape")
+        if not value.type.tensor_type.elem_type:
+            value.ClearField("type")
 
 
 def _referring(name: str, tensor: onnx_ir.TensorProtocol) -> TensorProto:
