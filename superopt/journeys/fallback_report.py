@@ -49,7 +49,6 @@ def fallback_report(
             {name: suspect[name] for name in ("rule", "equation", "difference")}
             for suspect in cast("list[Mapping[str, object]]", state.get("suspects", []))
         ],
-        "bodies": [],
         "cost": {"unit": "us", "source": "analytic", "before": cost, "after": cost},
         "sizes": {"priced": {}, "checked": [], "timed": None, "guessed": [], "request": "", "apart": []},
         "measured": None,
@@ -81,6 +80,7 @@ def fallback_report(
         "memory": None,
         "returned": "original",
         "why": why,
+        "bodies": [],
         "rejected": [],
         "explanation": None,
         "versions": {"superopt": version("superopt"), "python": platform.python_version()},
