@@ -38,11 +38,13 @@ class Canonical:
 
 def canonicalise(lifted: LiftedModel, protected: Container[NodeId] = ()) -> Canonical:
     """The graph without redundant nodes. ``protected`` nodes are kept. Graph inputs, outputs and opaque nodes
-    stay. Sizes computed during lifting count as one step."""
-    given = lifted.source.as_given
-    folded = len(given.proto.graph.node) - len(lifted.source.proto.graph.node)
-    what = "1 node that computes sizes" if folded == 1 else f"{folded} nodes that compute sizes"
-    steps = [CanonicalStep("fold", what, ())] if folded else []
+    stay. Sizes computed during lifting count as one step; what was rewritten before lifting, such as bodies,
+    comes first."""
+    steps = [CanonicalStep("canonicalise", what, ()) for what in lifted.source.prepared]
+    folded = lifted.source.folded
+    if folded:
+        what = "1 node that computes sizes" if folded == 1 else f"{folded} nodes that compute sizes"
+        steps.append(CanonicalStep("fold", what, ()))
     work = _Pass(lifted, protected)
     steps.extend(work.run())
     if not steps:

@@ -96,7 +96,8 @@ class Decision:
             why = f"{equal}, but ONNX Runtime executes the same {executes.count} kernels for both"
             return Verdict(variant, self.minimal_ratio < 1.0, why, compared.model, equivalence)
         reason = _difference(before, executes)
-        if not variant.trace and not reason:
+        prepared = self._original.prepared.request.lifted.source.prepared
+        if not variant.trace and not reason and not prepared:
             why = "but no rule was applied, and ONNX Runtime is not known to execute anything else"
             return refused(f"{equal}, {why}", equivalence)
         self._judgements += 1
@@ -108,8 +109,9 @@ class Decision:
             why = f"{equal}, {rejection_reason(comparison)}"
             return refused(why, equivalence, comparison)
         why = f"{equal}, and {_measured(comparison)}"
-        if not variant.trace:
-            why = f"{why}, without any rule: {reason}"
+        if not variant.trace and reason:
+            how = "by what was rewritten before the search" if prepared else "without any rule"
+            why = f"{why}, {how}: {reason}"
         return Verdict(variant, True, why, compared.model, equivalence, comparison)  # noqa: FBT003
 
     def _lowered(self, graph: Graph) -> LoweredModel:

@@ -18,6 +18,7 @@ from superopt.optimizer.check.guesses import example
 from superopt.optimizer.cost import device_name, runtime_version
 from superopt.optimizer.explanation import Explanation
 from superopt.optimizer.pipeline.bisection import Suspect
+from superopt.optimizer.pipeline.bodies import BodySummary
 from superopt.optimizer.pipeline.verdict import Rejection
 from superopt.optimizer.search import SearchResult, TraceStep
 
@@ -267,7 +268,7 @@ def written(sizes: Mapping[str, int]) -> str:
 class Report:
     """Complete result of one optimization; ``to_json`` gives the documented schema. ``target`` is the device
     of the costs, None for a cluster. ``suspects`` are rules that changed outputs and were therefore not
-    used."""
+    used, ``bodies`` what was done to each body of the model's nodes."""
 
     model: ModelSummary
     options: Mapping[str, object]
@@ -288,6 +289,7 @@ class Report:
     sizes: SizesSummary = field(default_factory=SizesSummary)
     rejected: tuple[Rejection, ...] = ()
     suspects: tuple[Suspect, ...] = ()
+    bodies: tuple[BodySummary, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """The report as JSON values, schema 1."""
@@ -311,6 +313,7 @@ class Report:
             "memory": None if self.memory is None else asdict(self.memory),
             "returned": self.returned,
             "why": self.why,
+            "bodies": [body.to_json() for body in self.bodies],
             "rejected": [rejection.to_json() for rejection in self.rejected],
             "explanation": None if self.explanation is None else self.explanation.to_json(),
             "versions": _versions() if self.target is None else {**_versions(), "target": self.target},

@@ -8,6 +8,7 @@ from superopt.errors import InvalidOptionError
 from superopt.ir.graph import NodeId
 from superopt.ir.terms import Application, Term, applications
 from superopt.onnx_io import LiftedModel, has_form
+from superopt.onnx_io.protos import nodes_within
 from superopt.ops.base import OPERATORS
 from superopt.ops.roles import FusionRole, Product
 from superopt.options import Options
@@ -32,9 +33,9 @@ def usable_rules(
 
 def kept_nodes(lifted: LiftedModel, names: Sequence[str]) -> frozenset[NodeId]:
     """The graph nodes of ONNX nodes; raises InvalidOptionError for an unknown name. A node that computes
-    sizes has none."""
+    sizes, or is in a body, has none."""
     by_name = {node.name: index for index, node in enumerate(lifted.source.proto.graph.node) if node.name}
-    given = {node.name for node in lifted.source.as_given.proto.graph.node}
+    given = {node.name for node in nodes_within(lifted.source.as_given.proto.graph)}
     found: set[NodeId] = set()
     for name in names:
         if name not in by_name and name in given:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from superopt.cli.body_views import print_inspected
 from superopt.cli.equivalence_views import errors_against
 from superopt.cli.output import DatabaseOption, JsonOption, ModelArgument, NoDatabaseOption, Output, several
 from superopt.errors import InvalidOptionError
@@ -65,6 +66,7 @@ def inspect(
     if inspection.computing_sizes:
         counted = ", ".join(f"{count} {operator}" for operator, count in inspection.computing_sizes)
         output.line(f"\nNodes that compute from sizes alone, kept unchanged: {counted}")
+    print_inspected(inspection.bodies, output)
     output.line(f"\n{len(inspection.matches)} of {inspection.rules} rules match:")
     output.table(("rule", "sites", "equation"), [(m.rule, m.sites, m.equation) for m in inspection.matches])
 

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
+from superopt.cli.body_views import bodies_in_brief, print_bodies
 from superopt.cli.equivalence_views import errors_against
 from superopt.cli.outcome_views import outcome_pairs
 from superopt.cli.output import Output, several
@@ -92,6 +93,8 @@ def _print_summary(report: Report, document: JsonObject, output: Output) -> None
         f"best after {search.best_at_seconds:.1f} s, stopped by: {search.stopped_by}"
         f"{_kept(search.reserved_seconds)}",
     }
+    if report.bodies:
+        pairs["bodies"] = bodies_in_brief(report.bodies)
     if report.suspects:
         pairs["suspect"] = "; ".join(f"{s.rule} {s.equation}: {s.difference}" for s in report.suspects)
     if model.warnings:
@@ -120,3 +123,4 @@ def _print_summary(report: Report, document: JsonObject, output: Output) -> None
             ("times", f"gain ({cost.unit})", "rule"),
             [(times, round(gained[key], 1), key[1]) for key, times in applied.most_common()],
         )
+    print_bodies(report.bodies, output)

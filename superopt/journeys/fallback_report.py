@@ -80,6 +80,7 @@ def fallback_report(
         "memory": None,
         "returned": "original",
         "why": why,
+        "bodies": [],
         "rejected": [],
         "explanation": None,
         "versions": {"superopt": version("superopt"), "python": platform.python_version()},

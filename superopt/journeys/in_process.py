@@ -17,6 +17,8 @@ from superopt.equations import format_equation
 from superopt.errors import InvalidFileError, InvalidModelError
 from superopt.files import require_report_path, write_atomically
 from superopt.ir import Graph, Input, Weight
+from superopt.journeys.bodies import BodyOptimization, expanded, is_only_slower, sizes_of_inputs
+from superopt.journeys.body_inspection import InspectedBody, inspected_bodies
 from superopt.journeys.freezing import as_requested
 from superopt.journeys.suspect_evidence import suspect_evidence
 from superopt.journeys.targets import find_target
@@ -45,6 +47,7 @@ from superopt.optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from superopt.optimizer.parallel.topology import Cluster
 from superopt.optimizer.pipeline.bisection import Suspect
 from superopt.optimizer.pipeline.judge import Judge
+from superopt.optimizer.pipeline.prepare import Request, prepare
 from superopt.optimizer.pipeline.report import SCHEMA
 from superopt.optimizer.pipeline.runnable import loads, runnable_original, weight_bytes
 from superopt.optimizer.pipeline.selection import is_safe_with_infinities
@@ -94,7 +97,8 @@ class Inspection:
 
     ``opaque`` holds (node, ONNX operator, reason), ``computing_sizes`` the operators and numbers of nodes
     that compute from sizes alone, ``dimensions`` the symbolic dimensions of inputs: name, inputs and axes
-    that have it, and a typical size with which the model runs, if one was found.
+    that have it, and a typical size with which the model runs, if one was found; ``bodies`` are those of If,
+    Loop and Scan, with the rules that match in them counted neither in ``matches`` nor in ``operators``.
     """
 
     name: str
@@ -110,6 +114,7 @@ class Inspection:
     dimensions: tuple[tuple[str, tuple[tuple[str, int], ...], int], ...]
     rules: int
     matches: tuple[MatchingRule, ...]
+    bodies: tuple[InspectedBody, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """The inspection as JSON values."""
@@ -163,7 +168,9 @@ def optimize_with(
     source = load_model(model, loads)
     know({"nodes": len(source.proto.graph.node)})
     source = as_requested(source, options)
-    lifted = lift(replace(source, apart=names_apart(source, options.dims, options.inputs)))
+    source = replace(source, apart=names_apart(source, options.dims, options.inputs))
+    source = expanded(source, options.keep)
+    lifted = lift(source)
     opaque = [{"node": node, "op_type": kind, "why": why} for node, kind, why in lifted.opaque]
     know({"opaque": opaque, "computing_sizes": len(lifted.computing_sizes)})
     know({"overridable": len(lifted.source.as_given.overridable)})
@@ -175,21 +182,44 @@ def optimize_with(
         know({"library": library_used, "rules": len({rule.rule_id for rule in rules})})
         suspects: list[dict[str, object]] = []
 
-        def on_suspect(suspect: Suspect) -> None:
-            apart = lifted.source.apart
-            frozen = lifted.source.frozen
+        def on_suspect(suspect: Suspect, body: str | None = None) -> None:
             suspects.append(
-                suspect_evidence(suspect, dims=options.dims, keep=options.keep, apart=apart, frozen=frozen)
+                suspect_evidence(
+                    suspect,
+                    dims=options.dims,
+                    keep=options.keep,
+                    apart=source.apart,
+                    frozen=source.frozen,
+                    bodies=[summary.to_json() for summary in bodies.summaries.values()],
+                    body=body,
+                )
             )
             know({"suspects": suspects})
 
         judge: Judge = Measured(opened.costs, device)
         if cluster is not None:
             judge = Simulated(cluster, load_axioms().equations, plan)
-        found = optimizer.optimize(
-            lifted, rules, options, judge, progress, started=began, on_suspect=on_suspect
-        )
-    return Result(found.model, found.report, published)
+        bodies = BodyOptimization(rules, options, sizes_of_inputs(source, options), judge, began, on_suspect)
+
+        def found_in(model: LiftedModel) -> optimizer.Result:
+            return optimizer.optimize(
+                model, bodies.rules, options, judge, progress, started=began, on_suspect=on_suspect
+            )
+
+        if bodies.has_any(source):
+            prepare(Request(lifted, rules, options))
+        rewritten = bodies.apply(source)
+        found = found_in(lifted if rewritten is source else lift(rewritten))
+        if found.report.returned == "original":
+            bodies.withdraw(f"the whole model is returned as it was: {found.report.why}")
+            if rewritten is not source and not is_only_slower(found.report):
+                found = found_in(lifted)
+    report = replace(
+        found.report,
+        bodies=tuple(bodies.summaries.values()),
+        suspects=(*bodies.suspects, *found.report.suspects),
+    )
+    return Result(found.model, report, published)
 
 
 def check(
@@ -225,7 +255,8 @@ def check(
 
 def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:
     """Describes a model, and finds the verified rules that match."""
-    lifted = lift(load_model(model, loads))
+    source = expanded(load_model(model, loads), ())
+    lifted = lift(source)
     with open_database(database) as opened:
         rules = verified_substitutions(opened)
     graph = lifted.graph
@@ -251,6 +282,7 @@ def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:
         dimensions=tuple((d.name, d.places, sizing.sizes[d.name]) for d in sizing.plan.dimensions),
         rules=len({rule.rule_id for rule in rules}),
         matches=_matches(graph, rules),
+        bodies=inspected_bodies(source),
     )
 
 

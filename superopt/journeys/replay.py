@@ -12,6 +12,7 @@ from typing import cast
 from superopt import optimizer
 from superopt.errors import InvalidFileError, InvalidOptionError, NotEquivalentError
 from superopt.ir import Graph, Plan
+from superopt.journeys.body_replay import names_in, recorded_body, with_recorded_bodies
 from superopt.journeys.freezing import as_recorded
 from superopt.journeys.in_process import check, verified_substitutions
 from superopt.journeys.quarantine import quarantine
@@ -120,13 +121,18 @@ def repeated(
     database: str | None = None,
     seed: int = 0,
 ) -> Equivalence:
-    """Whether outputs differ after a recorded trace; rules in ``besides`` are allowed like verified ones.
+    """Whether outputs differ after a recorded trace, of the model or of one of its bodies; rules in
+    ``besides`` are allowed like verified ones.
 
     Raises as ``replay`` does.
     """
     lifted, start, rules = _start(model, report, database)
     graph = optimizer.replay(start, recorded_trace(report), (*rules, *besides))
-    return _compared(model, lower(lifted, graph, plan_of(graph)), recorded_sizes(report), seed)
+    sizes = recorded_sizes(report)
+    if "body" in report:
+        model = LoweredModel.of_source(lifted.source, {}).to_bytes()
+        sizes = {name: size for name, size in sizes.items() if name in lifted.symbols}
+    return _compared(model, lower(lifted, graph, plan_of(graph)), sizes, seed)
 
 
 def _compared(
@@ -189,12 +195,20 @@ def _start(
         raise InvalidFileError(
             f"{source.name}: the report is of another model: expected sha256 {recorded}, got {own}"
         )
-    lifted = lift(replace(as_recorded(source, report), apart=_names_apart(report)))
+    source = replace(as_recorded(source, report), apart=_names_apart(report))
     if _returned(report) == "original":
+        lifted = lift(source)
         return lifted, lifted.graph, ()
     with open_database(database) as opened:
         rules = verified_substitutions(opened)
-    return lifted, canonicalise(lifted, kept_nodes(lifted, _recorded_names(report))).graph, rules
+    names = _recorded_names(report)
+    if "body" in report:
+        source = recorded_body(source, report, rules, names)
+        names = names_in(source, names)
+    else:
+        source = with_recorded_bodies(source, report, rules, names)
+    lifted = lift(source)
+    return lifted, canonicalise(lifted, kept_nodes(lifted, names)).graph, rules
 
 
 def _plan(graph: Graph, report: Mapping[str, object]) -> RecordedPlan:

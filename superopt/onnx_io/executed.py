@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from onnx import TensorProto, numpy_helper
 
 from superopt.errors import InvalidModelError
-from superopt.onnx_io.protos import subgraphs
+from superopt.onnx_io.protos import nodes_within, subgraphs
 
 _FLOATS = frozenset(
     (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.UNDEFINED)
@@ -22,8 +22,8 @@ _FLOATS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """Execution counts of operators, and a digest of all nodes with their connections. Weights are identified
-    by type and shape, integers (which may be sizes) by content."""
+    """Counts of operators, those in bodies included, and a digest of all nodes with their connections.
+    Weights are identified by type and shape, integers (which may be sizes) by content."""
 
     kernels: Mapping[str, int]
     digest: str
@@ -42,7 +42,7 @@ def executed(path: Path) -> Executed:
         model.ParseFromString(path.read_bytes())
     except (DecodeError, OSError) as error:
         raise InvalidModelError(f"{path.name} is not a valid ONNX model: {error}") from error
-    kernels = Counter(f"{node.domain}.{node.op_type}".lstrip(".") for node in model.graph.node)
+    kernels = Counter(f"{node.domain}.{node.op_type}".lstrip(".") for node in nodes_within(model.graph))
     return Executed(kernels, _graph(model.graph, {}))
 
 

@@ -35,11 +35,12 @@ _SAYS_NOTHING = re.compile(r"[\s?*_-]*|-\d+|none|null|nan|any|dynamic|unknown|un
 class InferredTypes:
     """``types`` by tensor name; ``symbols`` gives for each unknown dimension its first occurrence;
     ``contents`` are the small tensors that are computed from sizes alone, with symbolic dimensions in
-    them."""
+    them; ``protos`` are the types as ONNX infers them, also of what is not a tensor of known rank."""
 
     types: Mapping[str, ValueType]
     symbols: Mapping[str, str]
     contents: Mapping[str, Array]
+    protos: Mapping[str, onnx.TypeProto]
 
 
 def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -117,7 +118,9 @@ def infer_types(
         logger.info("ONNX shape inference failed, only declared types are known: %s", error)
         inferred = skeleton
     types: dict[str, ValueType] = {}
-    for value in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output):
+    ports = {value.name for value in inferred.graph.input}
+    made = (*inferred.graph.value_info, *inferred.graph.output)
+    for value in (*inferred.graph.input, *(value for value in made if value.name not in ports)):
         types[value.name] = namer.type_of(value)
     for tensor in model.graph.initializer:
         if tensor.name not in types:
@@ -127,7 +130,8 @@ def infer_types(
     protos = {value.name: value.type for value in (*inferred.graph.value_info, *inferred.graph.output)}
     propagation = Propagation(skeleton, types, protos, symbols, known or {}, namer.fresh)
     propagation.run()
-    return InferredTypes(types, namer.where, propagation.contents)
+    given_protos = {value.name: value.type for value in inferred.graph.input}
+    return InferredTypes(types, namer.where, propagation.contents, {**given_protos, **protos})
 
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:

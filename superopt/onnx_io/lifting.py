@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
 import onnx
 
 from superopt.domains import Array
@@ -22,10 +21,10 @@ from superopt.onnx_io.lift_elementwise import ELEMENTWISE, Lifter
 from superopt.onnx_io.lift_layers import LAYERS
 from superopt.onnx_io.lift_reductions import REDUCTIONS
 from superopt.onnx_io.lift_shape import MOVEMENT
-from superopt.onnx_io.protos import STANDARD_DOMAINS, captured_names, element_type, names_within
+from superopt.onnx_io.protos import STANDARD_DOMAINS, captured_names, element_type, names_within, subgraphs
 from superopt.onnx_io.shape_data import RULES as SIZE_ARITHMETIC
 from superopt.onnx_io.shape_data import SIZE_READERS, dimensions, holds_sizes
-from superopt.onnx_io.simplifying import is_followed, simplify
+from superopt.onnx_io.simplifying import followed_constants, simplify
 from superopt.onnx_io.site import NotLiftedError, Site, known_number, number_array
 from superopt.onnx_io.source import SourceModel
 from superopt.ops import OPERATORS, Opaque
@@ -143,11 +142,7 @@ class _Lifting:
     def __init__(self, source: SourceModel) -> None:
         self._source = source
         self._model = source.proto
-        self._followed = {
-            name: np.asarray(tensor.numpy())
-            for name, tensor in source.constants.items()
-            if is_followed(tensor)
-        }
+        self._followed = followed_constants(source)
         self._inferred = infer_types(source.proto, source.apart, self._followed)
         self._editor = GraphEditor(Graph.empty())
         self._values: dict[str, Value] = {}
@@ -275,6 +270,8 @@ class _Lifting:
         if node.domain not in STANDARD_DOMAINS:
             return f"the domain {node.domain} is not known"
         if node.op_type not in LIFTERS:
+            if any(subgraphs(node)):
+                return "its bodies are models of their own"
             return "no operator describes it"
         return None
 

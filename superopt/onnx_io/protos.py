@@ -75,6 +75,14 @@ def contains_loop(node: onnx.NodeProto) -> bool:
     return node.op_type == "Loop" or has_loop_inside(node)
 
 
+def nodes_within(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Every node of the graph and its subgraphs."""
+    for node in graph.node:
+        yield node
+        for nested in subgraphs(node):
+            yield from nodes_within(nested)
+
+
 def has_loop_inside(node: onnx.NodeProto) -> bool:
     """Whether a loop is in the subgraphs of the node."""
     return any(contains_loop(nested) for graph in subgraphs(node) for nested in graph.node)
@@ -109,6 +117,13 @@ def captured_names(node: onnx.NodeProto) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for graph in subgraphs(node):
         _collect_free_names(graph, frozenset(), found)
+    return tuple(found)
+
+
+def free_names(graph: onnx.GraphProto) -> tuple[str, ...]:
+    """The outer names that a subgraph reads, those of its own subgraphs included, in order of first use."""
+    found: dict[str, None] = {}
+    _collect_free_names(graph, frozenset(), found)
     return tuple(found)
 
 

@@ -59,6 +59,14 @@ class LoweredModel:
                 setattr(proto.graph, entry.name, value)
         return LoweredModel(proto, source.tensors, source, unchanged=True, names=names)
 
+    @staticmethod
+    def of_derived(source: SourceModel) -> LoweredModel:
+        """The source itself, not the model that it came from."""
+        proto = onnx.ModelProto()
+        proto.CopyFrom(source.proto)
+        del proto.graph.initializer[:]
+        return LoweredModel(proto, source.tensors, source)
+
     @property
     def node_count(self) -> int:
         """Nodes of the main graph."""

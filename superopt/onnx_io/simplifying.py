@@ -60,7 +60,14 @@ def simplify(source: SourceModel) -> SourceModel:
         for tensor in model.graph.initializer
         if tensor.name in known.folded
     }
-    return replace(source, proto=model, tensors={**tensors, **folded}, came_from=source)
+    fewer = len(source.proto.graph.node) - len(model.graph.node)
+    return replace(
+        source,
+        proto=model,
+        tensors={**tensors, **folded},
+        came_from=source,
+        folded=source.folded + fewer,
+    )
 
 
 def is_followed(tensor: onnx_ir.TensorProtocol) -> bool:
@@ -68,6 +75,13 @@ def is_followed(tensor: onnx_ir.TensorProtocol) -> bool:
     return (tensor.size <= LARGEST and tensor.dtype in _INTEGERS) or (
         tensor.size == 1 and tensor.dtype in _FLOATS
     )
+
+
+def followed_constants(source: SourceModel) -> dict[str, Array]:
+    """The contents of all constants that may hold sizes, indices or a mask, or are single numbers."""
+    return {
+        name: np.asarray(tensor.numpy()) for name, tensor in source.constants.items() if is_followed(tensor)
+    }
 
 
 def may_be_replaced(content: Array) -> bool:
@@ -85,11 +99,7 @@ class _Known:
     def __init__(self, source: SourceModel, opset: int) -> None:
         self._opset = opset
         self._source = source
-        self.contents = {
-            name: np.asarray(tensor.numpy())
-            for name, tensor in source.constants.items()
-            if is_followed(tensor)
-        }
+        self.contents = followed_constants(source)
         self.folded: set[str] = set()
         self.inferred: InferredTypes | None = None
         self._added: set[str] = set()

@@ -42,7 +42,8 @@ class SourceModel:
     messages. ``came_from`` is the model before repairs, or before known sizes became initialisers.
     ``warnings`` are defects that do not prevent running it. Axes whose dimensions have one of the names
     ``apart`` may differ in size. ``frozen`` are sizes that the model was specialised to on request
-    (``freezing``), and ``unfrozen`` is the model before that."""
+    (``freezing``), and ``unfrozen`` is the model before that. ``folded`` is the number of nodes that were
+    computed in advance (``simplify``), ``prepared`` describes what else was rewritten before lifting."""
 
     proto: onnx.ModelProto
     tensors: Mapping[str, onnx_ir.TensorProtocol]
@@ -54,6 +55,8 @@ class SourceModel:
     apart: frozenset[str] = frozenset()
     frozen: Mapping[str, int] = field(default_factory=dict[str, int])
     unfrozen: SourceModel | None = None
+    folded: int = 0
+    prepared: tuple[str, ...] = ()
 
     @property
     def received(self) -> SourceModel:

@@ -5,7 +5,6 @@ Models that are not finite everywhere are only checked, not compared: rules are 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,7 +18,7 @@ from superopt.onnx_io import LiftedModel, lift, load_model, lower
 from superopt.optimizer import Measured, Options, optimize
 from superopt.optimizer.check import Reference, Sampling, check_equivalence, plan_inputs
 from superopt.optimizer.check.equivalence import Sample
-from superopt.optimizer.cost import CostStore, GraphCost, Kernel, MemoryCostStore, Price, Sizes
+from superopt.optimizer.cost import CostStore, GraphCost, MemoryCostStore, Sizes
 from superopt.optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from superopt.optimizer.pipeline.runnable import loads
 from superopt.optimizer.search import Backtracking, RuleSet, SearchLimits, Watch
@@ -27,6 +26,7 @@ from superopt.rewriting import Substitution
 from superopt.substitution_db import open_database
 from tests.fuzz.graphs import random_model
 from tests.fuzz.stitched import Stitcher
+from tests.fuzz.whim import Whim
 from tests.onnx_io.test_random_models import Grower
 
 COSTS = MemoryCostStore()
@@ -38,28 +38,6 @@ class Finding:
 
     steps: int
     wrong: str = ""
-
-
-class Whim:
-    """An objective that prices kernels at random, so that a search applies rules no device would ask for."""
-
-    unit = "whim"
-    source = "analytic"
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-
-    def known(self, kernel: Kernel) -> Price | None:
-        """The price."""
-        return self.price(kernel)
-
-    def bound(self, kernel: Kernel) -> float:
-        """The price."""
-        return self.price(kernel).cost
-
-    def price(self, kernel: Kernel) -> Price:
-        """A number from 1 to 64 that the kernel and the seed decide."""
-        return Price(float(random.Random(f"{self._seed} {kernel.fingerprint}").randint(1, 64)))
 
 
 def rewritten_at_whim(content: bytes, rules: Sequence[Substitution], seed: int) -> Finding:

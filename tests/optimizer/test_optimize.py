@@ -101,7 +101,7 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
         "fusion": "list",
         "memory": ["after", "before", "limit", "unit"],
         "returned": "str",
-        "why": "str", "rejected": "list",
+        "why": "str", "bodies": "list", "rejected": "list",
         "explanation": [
             "complete", "gains", "kernels", "regions", "seconds", "seconds_allowed", "tried", "unused",
         ],
