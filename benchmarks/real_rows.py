@@ -17,7 +17,8 @@ from typing import cast
 from benchmarks.peers import Optimised, optimised_by
 from benchmarks.peers_table import Standing
 from benchmarks.real_cells import OTHERS, OURS, Cell, Key
-from benchmarks.real_models import RealModel, Shapes, declared_shapes, fixed, open_dimensions
+from benchmarks.real_models import RealModel
+from benchmarks.real_sizes import Shapes, declared_shapes, fixed, open_dimensions
 from benchmarks.real_timing import OPENVINO, Answer, Ratio, Request
 
 FORMS = ("exported", "dim", "fixed")

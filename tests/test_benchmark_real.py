@@ -15,7 +15,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.real_cells import Cell, known_cells, table
-from benchmarks.real_models import MODELS, declared_shapes, fixed, open_dimensions
+from benchmarks.real_models import DEVELOPMENT, HELD_OUT, MODELS
+from benchmarks.real_origins import GivenFile, Packaged, fetched
+from benchmarks.real_sizes import declared_shapes, fixed, open_dimensions
 
 SHAPES = {"x": (3, 64)}
 
@@ -97,8 +99,32 @@ def test_a_model_that_is_not_there_is_a_row_that_says_so(tmp_path: Path) -> None
     assert row["why"].endswith("none.onnx: no such file")
 
 
-def test_the_development_set_is_named_once_each() -> None:
+def test_models_are_named_once_each_and_both_sets_are_there() -> None:
     names = [model.name for model in MODELS]
-    assert len(names) == len(set(names)) == 14
-    cell = Cell.missing((names[0], "exported", 60.0, 1), "no network")
+    assert len(names) == len(set(names)) == len(DEVELOPMENT) + len(HELD_OUT)
+    assert {model.kind for model in DEVELOPMENT} == {"development"}
+    assert {model.kind for model in HELD_OUT} == {"held-out"}
+
+
+def test_the_held_out_set_has_every_exporter_and_many_packages() -> None:
+    exporters = {model.exporter.partition(" (")[0].partition(",")[0] for model in HELD_OUT}
+    assert exporters >= {"PyTorch", "TensorFlow", "Keras", "Paddle", "scikit-learn", "JAX"}
+    assert {"PyTorch, legacy", "PyTorch, dynamo"} <= {model.exporter for model in HELD_OUT}
+    packages = {model.origin.requirement for model in HELD_OUT if isinstance(model.origin, Packaged)}
+    assert len(packages) >= 8
+    assert not packages & {m.origin.requirement for m in DEVELOPMENT if isinstance(m.origin, Packaged)}
+
+
+def test_a_cell_of_a_missing_model_is_kept() -> None:
+    cell = Cell.missing((MODELS[0].name, "exported", 60.0, 1), "no network")
     assert Cell.of(json.loads(json.dumps(asdict(cell)))) == cell
+
+
+def test_fetching_prints_where_models_are_and_which_are_not(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    origins = [("steps", GivenFile(model)), ("none", GivenFile(tmp_path / "none.onnx"))]
+    assert fetched(origins, tmp_path) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"steps: {model}, ")
+    assert lines[1] == f"none: not installed: {tmp_path}/none.onnx: no such file"
