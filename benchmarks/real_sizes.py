@@ -23,14 +23,18 @@ def declared_shapes(path: Path, shapes: Shapes) -> dict[str, tuple[int, ...]]:
 
 
 def open_dimensions(path: Path, shapes: Shapes) -> dict[str, int]:
-    """The sizes of what inputs leave open, by name; an axis without a name, or named ``?``, is INPUT.AXIS."""
-    sizes: dict[str, int] = {}
+    """The sizes of what inputs leave open, by name; an axis is INPUT.AXIS if it has no name, or ``?``, or one
+    that stands for several sizes."""
+    found: list[tuple[str, str, int]] = []
     for info in onnx.load(path, load_external_data=False).graph.input:
         for axis, dim in enumerate(info.type.tensor_type.shape.dim):
             if info.name in shapes and dim.dim_value < 1:
-                name = dim.dim_param if dim.dim_param not in ("", "?") else f"{info.name}.{axis}"
-                sizes[name] = shapes[info.name][axis]
-    return sizes
+                found.append((dim.dim_param, f"{info.name}.{axis}", shapes[info.name][axis]))
+    sizes: dict[str, set[int]] = {}
+    for name, _, size in found:
+        sizes.setdefault(name, set()).add(size)
+    named = {name for name, of in sizes.items() if len(of) == 1} - {"", "?"}
+    return {name if name in named else place: size for name, place, size in found}
 
 
 def fixed(path: Path, shapes: Shapes, target: Path) -> Path:
