@@ -29,8 +29,10 @@ class Gain:
 @dataclass(frozen=True, slots=True)
 class Contents:
     """What superopt understood of a model: nodes without constants and quantised ones, those without an
-    operator in the algebra, quantised ones apart; arithmetic of the model that was returned, in FLOP, and the
-    machine's peak in FLOP per microsecond, both None where nothing was priced."""
+    operator in the algebra, quantised ones apart.
+
+    Arithmetic of the returned model in FLOP, None where nothing was priced or at guessed sizes, which are not
+    those of the timing; the machine's peak in FLOP per microsecond."""
 
     nodes: int
     unknown: int

@@ -125,11 +125,12 @@ def _contents(original: Path, report: Json) -> Contents:
     opaque = cast("Sequence[Json]", cast("Json", report["model"])["opaque"])
     explanation = cast("Json", report["explanation"] or {})
     kernels = cast("Json", cast("Json", explanation.get("kernels", {})).get("after", {}))
+    guessed = cast("Json", report["sizes"])["guessed"]
     return Contents(
         nodes=len(names) - names.count("Constant") - quantised,
         unknown=sum(not _is_quantised(str(node["op_type"])) for node in opaque),
         quantised=quantised,
-        flops=cast("int | None", kernels.get("flops")),
+        flops=None if guessed else cast("int | None", kernels.get("flops")),
         peak=cast("float | None", kernels.get("peak")),
     )
 
