@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,6 +51,8 @@ _LONG = (
 _OPERATOR = re.compile(r"([a-z_][a-z_0-9]*)\s*(?=[\[(])")
 _BRACKETS = re.compile(r"\[[^\[\]]*\]")
 _RULES = 2
+_LEAST_SHARE = 0.01
+"""The summary names the rules with the largest gain, from this share of the original's time on."""
 
 
 def table(cells: Sequence[Cell]) -> str:
@@ -80,8 +83,11 @@ def summary(cells: Sequence[Cell]) -> str:
 
 
 def drawn(cells: Sequence[Cell]) -> str:
-    """The summary as a plot in SVG: a line for each model, with its share at peak."""
-    lines = [Line(cell.model, tuple(_dots(cell)), _percent(cell.at_peak)) for cell in _chosen(cells)]
+    """The summary as a plot in SVG: a line for each model below one for its set, with its share at peak."""
+    lines: list[Line] = []
+    for kind, rows in itertools.groupby(_chosen(cells), _kind):
+        lines.append(Line(f"{_SETS[kind]}:", ()))
+        lines += [Line(cell.model, tuple(_dots(cell)), _percent(cell.at_peak)) for cell in rows]
     legend: tuple[tuple[Kind, str], ...] = (
         ("main", f"{OURS} (98% interval)"),
         ("far", "openvino"),
@@ -155,7 +161,9 @@ def _short(cell: Cell) -> Iterator[str]:
     yield from (_written(cell.standing(name), 2) for name in OTHERS)
     yield f"**{_written(cell.standing(OURS), 2)}**"
     yield _span(cell.standing(OURS), 2)
-    yield "; ".join(brief(gain.equation) for gain in _paying(cell)[:_RULES])
+    least = _LEAST_SHARE * (cell.microseconds or 0.0)
+    paying = [gain for gain in _paying(cell) if gain.microseconds >= least]
+    yield "; ".join(brief(gain.equation) for gain in paying[:_RULES])
     yield from (_unknown(cell), _percent(cell.at_peak))
 
 

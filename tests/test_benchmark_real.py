@@ -93,8 +93,7 @@ def test_every_form_is_optimised_timed_and_kept(model: Path, tmp_path: Path) -> 
         assert cell.contents.unknown in (0, 1)  # a factor of an unknown size may be opaque
         assert cell.contents.quantised == 0
         at_peak = cell.at_peak
-        assert (at_peak is None) == (cell.form == "exported")  # sizes are guessed
-        assert at_peak is None or 0 < at_peak < 1
+        assert at_peak is None or (0 < at_peak < 1 and cell.form == "fixed")  # else sizes are guessed
         assert cell.sizes == "x 3x64, mask 1x1"
     assert printed == f"{summary(kept)}\n{table(kept)}"
     assert ran("--forms", "fixed", "exported") == printed
@@ -148,12 +147,12 @@ def cell_of(model: str, form: str, ratio: float, gains: tuple[Gain, ...] = ()) -
 
 
 AFFINE = Gain(
-    "affine[axis=a](conv[stride=s, padding=(p, q)](x, y), z, w) => bias_add(x) where rank(x) = 4", 2, 5.0
+    "affine[axis=a](conv[stride=s, padding=(p, q)](x, y), z, w) => bias_add(x) where rank(x) = 4", 2, 50.0
 )
 CELLS = (
     cell_of("magika", "fixed", 1.5),
     cell_of("slider", "exported", 2.0, (AFFINE, Gain("relu(x) => x", 1, -1.0))),
-    cell_of("slider", "fixed", 2.0, (AFFINE,)),
+    cell_of("slider", "fixed", 2.0, (AFFINE, Gain("relu(relu(x)) => relu(x)", 1, 5.0))),
 )
 
 
@@ -172,7 +171,7 @@ def test_the_summary_has_a_row_for_each_model_and_a_mean_for_each_set() -> None:
 def test_the_table_gives_equations_and_why_others_have_no_ratio() -> None:
     text = table(CELLS[1:2])
     assert "| equal / fast |" in text
-    assert f"- slider, exported: 5.0 us in 2 places: `{AFFINE.equation}`\n" in text
+    assert f"- slider, exported: 50.0 us in 2 places: `{AFFINE.equation}`\n" in text
     assert "relu(x) => x" not in text
     assert "- slider, exported, onnxsim: exit 1: no\n" in text
 
