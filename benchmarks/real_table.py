@@ -11,8 +11,9 @@ from pathlib import Path
 from benchmarks.dots import Dot, Kind, Line, dot_plot
 from benchmarks.peers_table import Standing
 from benchmarks.real_cells import OTHERS, OURS, Cell, Gain
-from benchmarks.real_models import MODELS, RealModel
+from benchmarks.real_models import DEVELOPMENT, HELD_OUT, MODELS, RealModel
 from benchmarks.real_models import Kind as Set
+from benchmarks.real_origins import Exported, GivenFile, Packaged
 
 README, PAGE, PLOT = Path("README.md"), Path("docs/real.md"), Path("docs/real.svg")
 HEADING = "### Real models"
@@ -80,6 +81,31 @@ def summary(cells: Sequence[Cell]) -> str:
         of_kind = [cell for cell in rows if _kind(cell) == kind]
         lines += [_row(_means(kind, of_kind))] if of_kind else []
     return "\n".join(lines) + "\n"
+
+
+def listed() -> str:
+    """The models with their origin, exporter and sizes, in Markdown."""
+    heads = ("set", "model", "from", "exporter", "sizes")
+    rows = (
+        (
+            *(_SETS[model.kind], model.name, _origin(model), model.exporter),
+            ", ".join(f"{name} {'x'.join(map(str, of)) or 'scalar'}" for name, of in model.shapes.items()),
+        )
+        for model in (*HELD_OUT, *DEVELOPMENT)
+    )
+    return "\n".join([_row(heads), _row("---" for _ in heads), *map(_row, rows)]) + "\n"
+
+
+def _origin(model: RealModel) -> str:
+    match model.origin:
+        case Packaged(requirement):
+            return requirement.replace("==", " ")
+        case Exported(weights=Packaged(requirement)):
+            return f"weights of {requirement.replace('==', ' ')}"
+        case Exported(script=script):
+            return f"[{script}](../benchmarks/{script})"
+        case GivenFile(path):
+            return str(path)
 
 
 def drawn(cells: Sequence[Cell]) -> str:

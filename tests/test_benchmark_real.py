@@ -19,7 +19,7 @@ from benchmarks.real_cells import Cell, Contents, Gain, known_cells
 from benchmarks.real_models import DEVELOPMENT, HELD_OUT, MODELS
 from benchmarks.real_origins import GivenFile, Packaged, fetched
 from benchmarks.real_sizes import declared_shapes, fixed, open_dimensions
-from benchmarks.real_table import brief, drawn, publish, replaced, summary, table
+from benchmarks.real_table import brief, drawn, listed, publish, replaced, summary, table
 
 SHAPES = {"x": (3, 64)}
 
@@ -210,6 +210,10 @@ def test_the_documentation_has_the_sections_that_are_written(tmp_path: Path) -> 
     assert (tmp_path / "docs/real.svg").read_text() == drawn(CELLS)
     publish(CELLS, tmp_path)
     assert (tmp_path / "README.md").read_text() == once
+
+
+def test_the_page_lists_the_models() -> None:
+    assert listed() in (Path(__file__).parents[1] / "docs/real.md").read_text()
 
 
 def test_fetching_prints_where_models_are_and_which_are_not(
