@@ -68,9 +68,12 @@ class Cell:
 
     @property
     def at_peak(self) -> float | None:
-        """The share of the remaining time that the arithmetic would take at the machine's peak."""
+        """The share of the remaining time that the arithmetic would take at the machine's peak; None for
+        quantised models, whose products have another peak."""
         ours = self.standing(OURS)
         if self.contents is None or self.contents.flops is None or not self.contents.peak:
+            return None
+        if self.contents.quantised:
             return None
         if self.microseconds is None or ours is None or ours.ratio is None:
             return None
