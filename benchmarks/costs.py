@@ -24,7 +24,7 @@ from pathlib import Path
 from benchmarks.costs_models import cases
 from benchmarks.costs_rows import Row, priced
 from benchmarks.dots import Dot, Line, dot_plot
-from benchmarks.real_models import NotInstalledError
+from benchmarks.real_origins import NotInstalledError
 from superopt.errors import SuperoptError
 from superopt.optimizer.cost import device_name, runtime_version
 

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.real_models import MODELS, GivenFile, RealModel, Shapes, declared_shapes, fixed
+from benchmarks.real_models import DEVELOPMENT, MODELS, RealModel
+from benchmarks.real_origins import GivenFile
+from benchmarks.real_sizes import Shapes, declared_shapes, fixed
 from superopt import zoo
 
 _SMALL: tuple[tuple[str, Shapes], ...] = (
@@ -38,9 +40,10 @@ class Case:
 
 def cases(names: Sequence[str], real: Path, megabytes: float) -> Iterator[Case]:
     """The models of those names: networks of the zoo, models of ``benchmarks real``, files. Without names the
-    zoo, as far as its weights are small enough, and exported models where the folder ``real`` is there."""
+    zoo as far as its weights are small enough, and where the folder ``real`` is there the development set."""
     exported = {model.name: model for model in (*MODELS, *_small())}
-    for name in names or (*_small_enough(megabytes), *(exported if real.is_dir() else ())):
+    developed = [model.name for model in (*DEVELOPMENT, *_small())]
+    for name in names or (*_small_enough(megabytes), *(developed if real.is_dir() else ())):
         if name in exported:
             yield Case(name, exported[name], real)
         elif name.endswith(".onnx"):
@@ -50,7 +53,7 @@ def cases(names: Sequence[str], real: Path, megabytes: float) -> Iterator[Case]:
 
 
 def _small() -> Iterator[RealModel]:
-    models = {model.name: model for model in MODELS}
+    models = {model.name: model for model in DEVELOPMENT}
     for name, shapes in _SMALL:
         yield replace(models[name], name=f"{name}-small", shapes=shapes)
 

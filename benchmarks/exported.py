@@ -171,11 +171,51 @@ def segformer() -> Built:
     return _vision(transformers.SegformerForSemanticSegmentation(c), 256, "logits")
 
 
+def swin() -> Built:
+    """Swin-tiny with one or two blocks a stage."""
+    return _vision(transformers.SwinModel(transformers.SwinConfig(depths=[1, 1, 2, 1])), 224, "pooler_output")
+
+
+def deberta() -> Built:
+    """DeBERTa-v3-xsmall with two layers and 8,000 words."""
+    c = transformers.DebertaV2Config(
+        num_hidden_layers=2,
+        hidden_size=384,
+        intermediate_size=1536,
+        num_attention_heads=6,
+        relative_attention=True,
+        position_buckets=256,
+        norm_rel_ebd="layer_norm",
+        share_att_key=True,
+        pos_att_type=["p2c", "c2p"],
+        vocab_size=8000,
+    )
+    return _masked(transformers.DebertaV2Model(c), 64, c.vocab_size)
+
+
+def yolos() -> Built:
+    """YOLOS-tiny, two layers."""
+    c = transformers.YolosConfig(
+        num_hidden_layers=2,
+        hidden_size=192,
+        intermediate_size=768,
+        num_attention_heads=3,
+        image_size=[256, 256],
+    )
+    return _vision(transformers.YolosForObjectDetection(c), 256, "logits")
+
+
+def levit() -> Built:
+    """LeViT-128S."""
+    return _vision(transformers.LevitModel(transformers.LevitConfig()), 224, "pooler_output")
+
+
 NETWORKS: dict[str, Callable[[], Built]] = {
     build.__name__: build
     for build in (
         *(bert, distilbert, t5_encoder, gpt2, llama, vit, whisper_encoder),
         *(convnext, efficientnet, mobilenet_v1, mobilenet_v2, mobilevit, regnet, resnet18, segformer),
+        *(swin, deberta, yolos, levit),
     )
 }
 

@@ -1,4 +1,4 @@
-"""The result of ``benchmarks real``: a row for each model and form, kept as a JSON line, and the table."""
+"""The result of ``benchmarks real``: a row for each model and form, kept as a JSON line."""
 
 from __future__ import annotations
 
@@ -16,16 +16,37 @@ OTHERS = ("onnxsim", "onnxslim", "openvino")
 Key = tuple[str, str, float, int]
 """Model, form, seconds of budget, threads."""
 
-_HEADER = (
-    *("model", "form", "understood", "ms", *OTHERS, OURS, "its interval", "outcome", "seconds", "why"),
-)
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What a rule, or a canonical step, gained in how many places: predicted microseconds."""
+
+    equation: str
+    times: int
+    microseconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What superopt understood of a model: nodes without constants and quantised ones, those without an
+    operator in the algebra, quantised ones apart.
+
+    Arithmetic of the returned model in FLOP, None where nothing was priced or at guessed sizes, which are not
+    those of the timing; the machine's peak in FLOP per microsecond."""
+
+    nodes: int
+    unknown: int
+    quantised: int
+    flops: int | None
+    peak: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
     """One model in one form. ``outcome`` is what superopt made of it: optimized, original or error.
 
-    ``understood`` of ``nodes``; microseconds of a run of the original at ``sizes``; None where unknown.
+    Microseconds of a run of the original at ``sizes``; None where unknown. ``gains`` are those of the rules
+    of the returned model, the largest first.
     """
 
     model: str
@@ -35,8 +56,8 @@ class Cell:
     sizes: str
     outcome: str
     why: str
-    nodes: int | None
-    understood: int | None
+    contents: Contents | None
+    gains: tuple[Gain, ...]
     microseconds: float | None
     standings: tuple[Standing, ...]
 
@@ -45,33 +66,41 @@ class Cell:
         """What was measured, and how."""
         return self.model, self.form, self.budget, self.threads
 
+    @property
+    def at_peak(self) -> float | None:
+        """The share of the remaining time that the arithmetic would take at the machine's peak; None for
+        quantised models, whose products have another peak."""
+        ours = self.standing(OURS)
+        if self.contents is None or self.contents.flops is None or not self.contents.peak:
+            return None
+        if self.contents.quantised:
+            return None
+        if self.microseconds is None or ours is None or ours.ratio is None:
+            return None
+        remaining = self.microseconds / ours.ratio if self.outcome == "optimized" else self.microseconds
+        return self.contents.flops / self.contents.peak / remaining
+
     @staticmethod
     def missing(key: Key, why: str) -> Cell:
         """A model that could not be installed."""
-        return Cell(*key, "", "error", f"not installed: {why}", None, None, None, ())
+        return Cell(*key, "", "error", f"not installed: {why}", None, (), None, ())
 
     @staticmethod
     def of(document: Mapping[str, object]) -> Cell:
         """A cell from its JSON."""
+        contents = cast("Mapping[str, object] | None", document["contents"])
+        gains = cast("Sequence[Mapping[str, object]]", document["gains"])
         standings = cast("Sequence[Mapping[str, object]]", document["standings"])
-        return Cell(**{**document, "standings": tuple(map(Standing.of, standings))})  # pyright: ignore[reportArgumentType]
+        parts: Mapping[str, object] = {
+            "contents": None if contents is None else Contents(**contents),  # pyright: ignore[reportArgumentType]
+            "gains": tuple(Gain(**gain) for gain in gains),  # pyright: ignore[reportArgumentType]
+            "standings": tuple(map(Standing.of, standings)),
+        }
+        return Cell(**{**document, **parts})  # pyright: ignore[reportArgumentType]
 
     def standing(self, optimizer: str) -> Standing | None:
         """How an optimizer did; None where it was not tried."""
         return next((found for found in self.standings if found.optimizer == optimizer), None)
-
-    def line(self) -> str:
-        """The row of the table."""
-        ours = self.standing(OURS)
-        understood = "" if self.understood is None else f"{self.understood} of {self.nodes}"
-        span = f"{ours.low:.3f} to {ours.high:.3f}" if ours and ours.low and ours.high else ""
-        cells = [
-            *(self.model, self.form, understood),
-            "" if self.microseconds is None else f"{self.microseconds / 1000:.3f}",
-            *(_ratio(self.standing(name)) for name in (*OTHERS, OURS)),
-            *(span, self.outcome, "" if ours is None else f"{ours.seconds:.1f}", self.why.replace("|", "/")),
-        ]
-        return f"| {' | '.join(cells)} |"
 
 
 def known_cells(path: Path | None) -> list[Cell]:
@@ -86,21 +115,3 @@ def append(path: Path | None, cell: Cell) -> None:
     if path is not None:
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(cell)) + "\n")
-
-
-def table(cells: Sequence[Cell]) -> str:
-    """A Markdown table, and below it why others have no ratio."""
-    lines = [f"| {' | '.join(_HEADER)} |", "|" + "---|" * len(_HEADER), *(cell.line() for cell in cells)]
-    notes = [
-        f"- {cell.model}, {cell.form}, {found.optimizer}: {found.note}"
-        for cell in cells
-        for found in cell.standings
-        if found.ratio is None and found.note
-    ]
-    return "\n".join([*lines, *(["", *notes] if notes else [])]) + "\n"
-
-
-def _ratio(found: Standing | None) -> str:
-    if found is None:
-        return ""
-    return "none" if found.ratio is None else f"{found.ratio:.3f}"

@@ -8,17 +8,22 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import cast
+from typing import TypeAlias, cast
+
+import onnx
 
 from benchmarks.peers import Optimised, optimised_by
 from benchmarks.peers_table import Standing
-from benchmarks.real_cells import OTHERS, OURS, Cell, Key
-from benchmarks.real_models import RealModel, Shapes, declared_shapes, fixed, open_dimensions
+from benchmarks.real_cells import OTHERS, OURS, Cell, Contents, Gain, Key
+from benchmarks.real_models import RealModel
+from benchmarks.real_sizes import Shapes, declared_shapes, fixed, open_dimensions
 from benchmarks.real_timing import OPENVINO, Answer, Ratio, Request
+
+Json: TypeAlias = Mapping[str, object]
 
 FORMS = ("exported", "dim", "fixed")
 
@@ -44,14 +49,14 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Ours:
-    """What superopt made: the file, or None where it failed; outcome, why, and what it understood."""
+    """What superopt made: the file, or None where it failed; outcome, why, what it understood and gained."""
 
     path: Path | None
     outcome: str
     why: str
     seconds: float
-    nodes: int | None
-    understood: int | None
+    contents: Contents | None = None
+    gains: tuple[Gain, ...] = ()
 
 
 def has_form(path: Path, shapes: Shapes, form: str) -> bool:
@@ -85,8 +90,8 @@ def cell_of(model: RealModel, path: Path, form: str, settings: Settings) -> Cell
         sizes=", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in shapes.items()),
         outcome="error" if is_wrong else ours.outcome,
         why=f"{failure} (superopt said {ours.outcome}: {ours.why})" if is_wrong else ours.why,
-        nodes=ours.nodes,
-        understood=ours.understood,
+        contents=ours.contents,
+        gains=ours.gains,
         microseconds=None if isinstance(answer, str) else answer.microseconds,
         standings=tuple(standings),
     )
@@ -105,15 +110,43 @@ def _ours(original: Path, directory: Path, sizes: Mapping[str, int], settings: S
             [*map(str, command)], capture_output=True, text=True, check=False, timeout=limit
         )
     except subprocess.TimeoutExpired:
-        return Ours(None, "error", f"no end within {limit:.0f} s", limit, None, None)
+        return Ours(None, "error", f"no end within {limit:.0f} s", limit)
     seconds = time.monotonic() - began
     if done.returncode or not report.exists():
         reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        return Ours(None, "error", f"exit {done.returncode}: {reason[:300]}", seconds, None, None)
+        return Ours(None, "error", f"exit {done.returncode}: {reason[:300]}", seconds)
     found = json.loads(report.read_text(encoding="utf-8"))
-    nodes = cast("int", found["model"]["nodes_before"])
-    understood = nodes - len(found["model"]["opaque"])
-    return Ours(out, found["returned"], found["why"], seconds, nodes, understood)
+    return Ours(*(out, found["returned"], found["why"], seconds), _contents(original, found), _gains(found))
+
+
+def _contents(original: Path, report: Json) -> Contents:
+    names = [node.op_type for node in onnx.load(original, load_external_data=False).graph.node]
+    quantised = sum(map(_is_quantised, names))
+    opaque = cast("Sequence[Json]", cast("Json", report["model"])["opaque"])
+    explanation = cast("Json", report["explanation"] or {})
+    kernels = cast("Json", cast("Json", explanation.get("kernels", {})).get("after", {}))
+    guessed = cast("Json", report["sizes"])["guessed"]
+    return Contents(
+        nodes=len(names) - names.count("Constant") - quantised,
+        unknown=sum(not _is_quantised(str(node["op_type"])) for node in opaque),
+        quantised=quantised,
+        flops=None if guessed else cast("int | None", kernels.get("flops")),
+        peak=cast("float | None", kernels.get("peak")),
+    )
+
+
+def _is_quantised(name: str) -> bool:
+    """Whether an operator is for integers in place of numbers: QLinearConv, MatMulInteger, QuantizeLinear."""
+    return name.startswith("QLinear") or name.endswith("Integer") or "Quantize" in name or "quantize" in name
+
+
+def _gains(report: Json) -> tuple[Gain, ...]:
+    explanation = cast("Json", report["explanation"] or {})
+    gains = cast("Sequence[Json]", explanation.get("gains", ()))
+    return tuple(
+        Gain(str(gain["equation"]), cast("int", gain["times"]), round(cast("float", gain["predicted"]), 3))
+        for gain in gains
+    )
 
 
 def _peer(name: str, original: Path, directory: Path) -> Optimised:

@@ -144,8 +144,12 @@ def _apart(name: str, wanted: object, found: object) -> str:
         return f"not equal: output {name} has the shape {right.shape}, not {left.shape}"
     if left.dtype.kind != "f":
         return "" if (left == right).all() else f"not equal: output {name}"
-    largest = max(float(np.abs(left).max(initial=0.0)), 1e-30)
-    error = float(np.abs(left.astype(np.float64) - right.astype(np.float64)).max(initial=0.0)) / largest
+    largest = max(float(np.abs(left[np.isfinite(left)]).max(initial=0.0)), 1e-30)
+    if (np.isfinite(left) != np.isfinite(right)).any():
+        return f"not equal: output {name} has other numbers that are not finite"
+    finite = np.isfinite(left)
+    difference = np.abs(left.astype(np.float64) - right.astype(np.float64))
+    error = float(difference[finite].max(initial=0.0)) / largest
     return (
         ""
         if error <= _TOLERANCE

@@ -21,7 +21,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.real_models import MODELS, fixed
+from benchmarks.real_models import MODELS
+from benchmarks.real_sizes import fixed
 from superopt import zoo
 from superopt.journeys import in_process as api
 from superopt.onnx_io import LiftedModel, lift, load_model

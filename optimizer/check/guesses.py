@@ -81,6 +81,9 @@ _NAMES: Sequence[tuple[re.Pattern[str], Kind]] = tuple(
         (r"node|edge|vertex|vertices|atom|residue|" + _WORD % "points?", Kind.LENGTH),
     )
 )
+_GENERATED = re.compile(r"[su]\d+")
+"""Names that PyTorch generates for dimensions without one (``s6``); they say nothing."""
+
 _FIRST = re.compile("n|b|bs", re.IGNORECASE)
 """Short names that mean a batch, but only on the first axis."""
 
@@ -155,7 +158,7 @@ def example(sizes: Mapping[str, int]) -> str:
 def _kind(name: str, places: Sequence[tuple[Port, int]], *, alone: bool, sounds: bool) -> Kind:
     port, axis = places[0]
     rank = len(port.shape)
-    if not name.startswith(f"{port.name}."):
+    if not name.startswith(f"{port.name}.") and not _GENERATED.fullmatch(name):
         if _FIRST.fullmatch(name) and any(place[1] == 0 for place in places):
             return Kind.BATCH
         found = next((kind for pattern, kind in _NAMES if pattern.search(name)), None)

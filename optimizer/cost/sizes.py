@@ -12,6 +12,9 @@ from superopt.ir.types import TensorType, UnknownType
 from superopt.ops.base import Operator
 from superopt.optimizer.cost.origin import Origin
 
+_UNKNOWN = 64
+"""A size about which nothing is known."""
+
 
 class Sizes:
     """Concrete values for everything a graph leaves open, used for pricing: symbolic dimensions, and
@@ -28,7 +31,7 @@ class Sizes:
                 for axis, dimension in enumerate(type_.shape):
                     name = as_symbol(dimension)
                     if name is not None and (axis == 0 or name not in assignment):
-                        assignment[name] = 1 if axis == 0 else 64
+                        assignment[name] = 1 if axis == 0 else _UNKNOWN
         self._assignment: Mapping[str, Dimension] = {**assignment, **given}
         self._types: dict[TensorType, TensorType] = {}
 
@@ -48,14 +51,18 @@ class Sizes:
         return found
 
     def dimension(self, dimension: Dimension) -> int:
-        """The dimension as a number, at least 1."""
+        """The dimension as a number, at least 1; one in which the assumed sizes divide by 0 counts as
+        unknown."""
         if isinstance(dimension, int):
             return dimension
-        known = substitute(dimension, self._assignment)
-        if not isinstance(known, int):
-            rest: dict[str, Dimension] = dict.fromkeys(known.symbols, 64)
-            known = substitute(known, rest)
-        return max(1, known) if isinstance(known, int) else 64
+        try:
+            known = substitute(dimension, self._assignment)
+            if not isinstance(known, int):
+                rest: dict[str, Dimension] = dict.fromkeys(known.symbols, _UNKNOWN)
+                known = substitute(known, rest)
+        except ZeroDivisionError:
+            return _UNKNOWN
+        return max(1, known) if isinstance(known, int) else _UNKNOWN
 
     def operator(self, operator: Operator) -> Operator:
         """The operator with numbers for symbols in its attributes."""

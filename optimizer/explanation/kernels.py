@@ -1,4 +1,4 @@
-"""The most expensive kernels of a graph, with the ONNX nodes that they execute."""
+"""The most expensive kernels of a graph, with the ONNX nodes that they execute, and the arithmetic of all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from superopt.ir.graph import Graph, Node
 from superopt.onnx_io import LiftedModel
 from superopt.ops.base import Operator
 from superopt.ops.opaque import Opaque
-from superopt.optimizer.cost import GraphCost, Kernel, PricedGroup
+from superopt.optimizer.cost import GraphCost, Kernel, Latency, PricedGroup
 
 _SHOWN = 20
 _NODES_SHOWN = 12
@@ -26,7 +26,8 @@ class OnnxNode:
 @dataclass(frozen=True, slots=True)
 class KernelCost:
     """A class of equal kernels: operators, result, cost of each, count. ``share`` is their part of the total;
-    ``nodes`` are the first nodes in them."""
+    ``nodes`` are the first nodes in them; ``flops`` are the arithmetic operations of one, None where a node
+    has no operator in the algebra."""
 
     operators: str
     type: str
@@ -36,16 +37,22 @@ class KernelCost:
     share: float
     nodes: tuple[OnnxNode, ...]
     node_count: int
+    flops: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class KernelTable:
     """Kernels by decreasing cost; ``others`` kernels are left out, with the cost ``others_total``
-    together."""
+    together.
+
+    ``flops`` are the arithmetic operations of all kernels; one with a node that has no operator counts as 0.
+    ``peak`` is the machine's measured rate, in FLOP per microsecond; None for costs not measured here."""
 
     kernels: tuple[KernelCost, ...]
     others: int
     others_total: float
+    flops: int
+    peak: float | None
 
     def to_json(self) -> dict[str, object]:
         """The table as JSON values."""
@@ -62,6 +69,8 @@ def slowest_kernels(cost: GraphCost, lifted: LiftedModel) -> KernelTable:
         tuple(_kernel_cost(equal, cost, lifted) for equal in ordered[:_SHOWN]),
         sum(len(equal) for equal in ordered[_SHOWN:]),
         sum(_total(equal) for equal in ordered[_SHOWN:]),
+        sum(_flops(priced.kernel) or 0 for priced in cost.groups),
+        cost.objective.roofline.flops if isinstance(cost.objective, Latency) else None,
     )
 
 
@@ -96,7 +105,12 @@ def _kernel_cost(equal: list[PricedGroup], cost: GraphCost, lifted: LiftedModel)
         share=total / cost.total if cost.total else 0.0,
         nodes=tuple(named)[:_NODES_SHOWN],
         node_count=len(named),
+        flops=_flops(first.kernel),
     )
+
+
+def _flops(kernel: Kernel) -> int | None:
+    return None if kernel.opaque else kernel.flops
 
 
 def _operators(graph: Graph, priced: PricedGroup) -> str:

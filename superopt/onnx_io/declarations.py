@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import onnx
 
+from superopt.ir.dimensions import symbols_of
 from superopt.ir.types import TensorType
 from superopt.onnx_io.inference import infer_types, without_weights
 from superopt.onnx_io.protos import copy_without_graph
@@ -29,27 +30,35 @@ def without_false_types(source: SourceModel) -> SourceModel:
 
 
 def false_declarations(model: onnx.ModelProto) -> Mapping[str, tuple[TensorType, TensorType]]:
-    """(declared, inferred) for each computed tensor whose declared rank or size is wrong."""
+    """(declared, inferred) for each computed tensor whose declared rank or size is wrong at some sizes of the
+    inputs: exporters declare the sizes that they traced, although inputs are open."""
     graph = model.graph
     made = frozenset(name for node in graph.node for name in node.output if name)
     declared = {value.name: value for value in (*graph.value_info, *graph.output) if value.name in made}
     if not any(value.type.tensor_type.HasField("shape") for value in declared.values()):
         return {}
     inferred = infer_types(_without(without_weights(model), frozenset(declared))).types
+    given = map(inferred.get, (value.name for value in graph.input))
+    free = {name for type_ in given if isinstance(type_, TensorType) for name in type_.symbols}
     said = infer_types(onnx.helper.make_model(_only(declared))).types
     false: dict[str, tuple[TensorType, TensorType]] = {}
     for name in declared:
         claim, fact = said.get(name), inferred.get(name)
-        if isinstance(claim, TensorType) and isinstance(fact, TensorType) and not _may_agree(claim, fact):
+        if (
+            isinstance(claim, TensorType)
+            and isinstance(fact, TensorType)
+            and not _may_agree(claim, fact, free)
+        ):
             false[name] = (claim, fact)
     return false
 
 
-def _may_agree(claim: TensorType, fact: TensorType) -> bool:
+def _may_agree(claim: TensorType, fact: TensorType, free: set[str]) -> bool:
+    """Whether the declaration holds at all sizes of the inputs, whose symbols are ``free``, or may do so."""
     if claim.rank != fact.rank:
         return False
     pairs = zip(claim.shape, fact.shape, strict=True)
-    return all(a == b or not (isinstance(a, int) and isinstance(b, int)) for a, b in pairs)
+    return all(a == b or not isinstance(a, int) or not symbols_of(b) <= free for a, b in pairs)
 
 
 def _only(declared: Mapping[str, onnx.ValueInfoProto]) -> onnx.GraphProto:

@@ -275,6 +275,16 @@ def _divide(_: _Node, operands: Operands) -> Array:
     return result if is_symbolic(result) else result.astype(right.dtype if is_symbolic(left) else left.dtype)
 
 
+def _remainder(node: _Node, operands: Operands) -> Array:
+    """Return integer remainders: of the divisor's sign, with ``fmod`` of the dividend's."""
+    left, right = operands
+    if left.dtype.kind == "f" or (not is_symbolic(right) and not np.all(right)):
+        raise UnknownContentError("a remainder of floating-point numbers, or by 0")
+    if any(map(is_symbolic, operands)):
+        return left - right * _divide(node, operands)
+    return np.fmod(left, right) if node.integer("fmod", 0) else np.mod(left, right)
+
+
 def _equal(_: _Node, operands: Operands) -> Array:
     return np.asarray(np.frompyfunc(is_equal, 2, 1)(*operands)).astype(np.bool_)
 
@@ -353,6 +363,7 @@ RULES: Mapping[str, Callable[[_Node, Operands], Array]] = {
     "LessOrEqual": _reversed(_NOT_LESS),
     "Max": _extreme(np.maximum, larger),
     "Min": _extreme(np.minimum, smaller),
+    "Mod": _remainder,
     "Mul": _by(np.multiply),
     "Neg": _by_numbers(np.negative),
     "Not": _by_numbers(np.logical_not),

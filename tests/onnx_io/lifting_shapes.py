@@ -50,21 +50,21 @@ SHAPES = (
     ),
     Case(
         "reshape to a computed shape",
-        [node("Mod", "z ten", "s"), node("Reshape", "x s", "y")],
+        [node("CumSum", "z first", "s"), node("Reshape", "x s", "y")],
         [value("x", [6])],
         lifted="""
             x = input: f32[6]
             z = weight: i64[2]
-            ten = weight: i64[1]
-            %3 = opaque[domain=, op_type=Mod, index=0, reason=no operator describes it](z, ten): i64[2]
+            first = weight: i64[1]
+            %3 = opaque[domain=, op_type=CumSum, index=0, reason=no operator describes it](z, first): i64[2]
             %4 = opaque[domain=, op_type=Reshape, index=1, reason=the shape is computed at run time](x, %3): f32[unk__0, unk__1]
             return %4
         """,
         written="""
-            s = Mod(z, ten)
+            s = CumSum(z, first)
             y = Reshape(x, s)
         """,
-        weights=[tensor("z", [2, 3], np.int64), tensor("ten", [10], np.int64)],
+        weights=[tensor("z", [2, 1], np.int64), tensor("first", [0], np.int64)],
     ),
     Case(
         "transpositions",

@@ -114,7 +114,11 @@ CALCULATIONS = (
     Calculation(node("Where", "c a b", "y"), ([True, False], [1, 2], [3, 4]), [1, 4]),
     Calculation(node("ReduceProd", "a", "y", keepdims=0), ([2, 3],), 6),
     Calculation(node("Expand", "a s", "y"), ([[1], [2]], [2, 2]), [[1, 1], [2, 2]]),
-    Calculation(node("Mod", "a b", "y"), ([7], [2]), None),
+    Calculation(node("Mod", "a b", "y"), ([7, -7, 7], [3, 3, -3]), [1, 2, -2]),
+    Calculation(node("Mod", "a b", "y", fmod=1), ([7, -7, 7], [3, 3, -3]), [1, -1, 1]),
+    Calculation(node("Mod", "a b", "y"), ([7], [0]), None),
+    Calculation(node("Mod", "a b", "y", fmod=1), ([7.5], [2.0]), None),
+    Calculation(node("BitShift", "a b", "y", direction="LEFT"), ([7], [2]), None),
     Calculation(node("Expand", "a s", "y"), ([1], [10**9]), None),
 )
 

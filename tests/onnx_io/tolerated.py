@@ -89,6 +89,12 @@ def output_of_another_size() -> onnx.ModelProto:
     return made
 
 
+def output_of_a_traced_size() -> onnx.ModelProto:
+    """What reads the output would be reshaped to the size that was traced."""
+    nodes = [node("Relu", "x", "a"), node("Shape", "a", "s"), node("Reshape", "x s", "y")]
+    return model(nodes, [value("x", ["n", 4])], [value("a", [7, 4]), value("y", ["n", 4])])
+
+
 def inner_tensor_of_another_rank() -> onnx.ModelProto:
     made = plain()
     made.graph.value_info.append(value("a", ["n", 9, 2]))
@@ -109,6 +115,7 @@ TOLERATED: Mapping[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     "sequence of unknown type": (sequence_of_unknown_type, CHECKER + "Field 'type' of 'value_info'"),
     "output of another rank": (output_of_another_rank, "output 'y' is declared as f32[n, 4, 1], but is"),
     "output of another size": (output_of_another_size, "output 'y' is declared as f32[n, 7], but is"),
+    "output of a traced size": (output_of_a_traced_size, "output 'a' is declared as f32[7, 4], but is f32[n"),
     "inner tensor of another rank": (
         inner_tensor_of_another_rank,
         "a declared type is false, as that of 'a': f32[n, 9, 2], but it is f32[n, 4]",

@@ -11,6 +11,7 @@ import pytest
 
 from superopt.errors import InvalidOptionError
 from superopt.ir import ElementType, Graph, Input, TensorType, Value, symbol
+from superopt.ir.dimensions import floor_divide
 from superopt.ir.types import UnknownType
 from superopt.onnx_io import lift, load_model
 from superopt.ops.activation import Relu, Softmax
@@ -258,6 +259,19 @@ def test_open_dimensions_are_priced_at_given_sizes() -> None:
     assert cost_of(graph, Flops()).total == 64 * 8 + 64 * 8 + 64 * 8
     assert cost_of(graph, Flops(), n=2, s=10).total == 3 * 2 * 10 * 8
     assert cost_of(graph, Traffic(), n=2, s=10).total == 2 * 640 + (640 + 64)
+
+
+def test_a_dimension_that_is_divided_by_0_at_the_assumed_sizes_is_an_unknown_one() -> None:
+    """As in windows of an image whose size only the exported chain of divisions knows."""
+    editor = Graph.empty().edit()
+    n = symbol("n")
+    x = editor.add(
+        Input("x", TensorType(ElementType.FLOAT, (8, floor_divide(n, floor_divide(n, 100)))))
+    ).value
+    editor.set_outputs((editor.add(Relu(), (x,)).value,))
+    graph = editor.build()
+    assert cost_of(graph, Flops()).total == 8 * 64
+    assert cost_of(graph, Flops(), n=500).total == 8 * 100
 
 
 @pytest.mark.parametrize(

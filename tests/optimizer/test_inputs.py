@@ -254,6 +254,7 @@ def layer() -> onnx.ModelProto:
 
 GUESSES = (
     ("images", inputs(x=["batch", 3, "height", "width"]), {"batch": 1, "height": 224, "width": 224}),
+    ("names that PyTorch made up", inputs(x=["s6", 80, "s53"]), {"s6": 1, "s53": 128}),
     ("unnamed images", inputs(x=[None, 3, "?", "?"]), {"x.0": 1, "x.2": 224, "x.3": 224}),
     ("channels last", inputs(x=["n", None, None, 3]), {"n": 1, "x.1": 224, "x.2": 224}),
     ("a line of text", inputs(x=["n", 1, 48, "w"]), {"n": 1, "w": 192}),

@@ -242,6 +242,9 @@ def test_the_report_explains_what_was_gained_where(costs: MemoryCostStore) -> No
     ]  # fmt: skip
     for table in (explanation.before, explanation.after):
         assert sum(kernel.share for kernel in table.kernels) == pytest.approx(1)
+        assert table.flops == sum((kernel.flops or 0) * kernel.count for kernel in table.kernels)
+        assert table.peak is not None
+    assert explanation.before.flops > explanation.after.flops > 0
     slowest = explanation.before.kernels[0]
     assert (slowest.operators, slowest.type) == ("matmul", "f32[256, 256]")
     assert [node.op_type for node in slowest.nodes] == ["MatMul"]
