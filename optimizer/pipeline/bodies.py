@@ -39,5 +39,3 @@ class BodySummary:
         }
         values: Mapping[str, object] = {} if self.report is None else self.report.to_json()
         return {**found, **{name: values[name] for name in _SECTIONS if name in values}}
-
-
