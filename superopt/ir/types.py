@@ -37,12 +37,20 @@ class ElementType(enum.StrEnum):
         return self in _FLOATS
 
     @property
+    def is_movable(self) -> bool:
+        """Whether elements are numbers or truth values that operators may move without computing."""
+        return self not in _NEITHER
+
+    @property
     def bytes_per_element(self) -> int:
         """Bytes in memory of one element; 8 where the size is not fixed."""
         return _BYTES.get(self, 8)
 
 
 _FLOATS = frozenset((ElementType.FLOAT, ElementType.DOUBLE, ElementType.FLOAT16, ElementType.BFLOAT16))
+_NEITHER = frozenset(
+    (ElementType.STRING, ElementType.COMPLEX64, ElementType.COMPLEX128, ElementType.OTHER)
+)
 _BYTES: Mapping[ElementType, int] = {
     ElementType.FLOAT: 4,
     ElementType.FLOAT16: 2,

@@ -46,7 +46,7 @@ class Range:
 def _slice(site: Site) -> tuple[Value, ...]:
     """Parts of axes as pieces of splits; every n-th row and column of an image as pooling with windows of
     one element, every n-th position of another axis as a piece of an axis of n."""
-    own, result = site.type(0), site.value(0)
+    own, result = site.moved(0), site.value(0)
     ranges = _ranges(site, own)
     pooled = [part for part in ranges if part.axis in (2, 3) and part.start == 0 and part.step > 1]
     if own.rank == 4 and own.element in (ElementType.FLOAT, ElementType.DOUBLE) and pooled:
@@ -81,7 +81,7 @@ def _every(site: Site, data: Value, part: Range) -> Value:
         data, offset = _part(site, data, Range(part.axis, part.start, stop, 1, part.size)), 0
     else:
         raise NotLiftedError(f"axis {part.axis} does not divide into steps of {part.step}")
-    shape = site.type_of(data).shape
+    shape = site.moved_type(data).shape
     outer, inner = shape[: part.axis], shape[part.axis + 1 :]
     apart = site.add(Reshape((*outer, part.count, part.step, *inner)), data)
     sizes = tuple(size for size in (offset, 1, part.step - offset - 1) if size)
@@ -95,7 +95,7 @@ def _piece(site: Site, data: Value, axis: int, sizes: tuple[int, ...], number: i
 
 def _gather(site: Site) -> tuple[Value, ...]:
     """One position of an axis, or several in a row."""
-    own = site.type(0)
+    own = site.moved(0)
     content = site.constant(1)
     if content is None:
         raise NotLiftedError("the indices are computed at run time")
@@ -104,7 +104,7 @@ def _gather(site: Site) -> tuple[Value, ...]:
         raise NotLiftedError("the indices are not positions in a row")
     result = _part(site, site.value(0), part)
     shape = (*own.shape[: part.axis], *content.shape, *own.shape[part.axis + 1 :])
-    if site.type_of(result).shape != shape:
+    if site.moved_type(result).shape != shape:
         result = site.add(Reshape(shape), result)
     return (result if site.made else site.add(Identity(), result),)
 
@@ -198,7 +198,7 @@ def _attribute(node: onnx.NodeProto, name: str, default: tuple[int, ...]) -> tup
 def _common_points(site: Site, part: Range) -> list[int]:
     """Where the tensor is cut along the axis by this node and by others of its kind, so that all of them
     become pieces of one split."""
-    own = site.type(0)
+    own = site.moved(0)
     points = {part.start, part.stop}
     for node in site.alike():
         for other in _parts_of(site, node, own):

@@ -188,7 +188,7 @@ def _power(site: Site) -> tuple[Value, ...]:
 
 
 def _identity(site: Site) -> tuple[Value, ...]:
-    site.type(0)
+    site.moved(0)
     return (site.add(Identity(), site.value(0)),)
 
 
@@ -203,7 +203,7 @@ def _dropout(site: Site) -> tuple[Value | None, ...]:
 
 
 def _cast(site: Site) -> tuple[Value, ...]:
-    own = site.type(0)
+    own = site.moved(0)
     if site.integer("to", 0) != ONNX_ELEMENTS.get(own.element):
         raise NotLiftedError("it changes the precision")
     return (site.add(Identity(), site.value(0)),)

@@ -17,7 +17,7 @@ from superopt.ops.upsampling import LinearUpsample, NearestUpsample
 
 
 def _reshape(site: Site) -> tuple[Value, ...]:
-    own = site.type(0)
+    own = site.moved(0)
     wanted = site.sizes(1, "the shape")
     shape: list[Dimension] = []
     open_axis: int | None = None
@@ -40,7 +40,7 @@ def _reshape(site: Site) -> tuple[Value, ...]:
 
 
 def _flatten(site: Site) -> tuple[Value, ...]:
-    own = site.type(0)
+    own = site.moved(0)
     axis = site.integer("axis", 1)
     axis = axis + own.rank if axis < 0 else axis
     return (site.add(Reshape((product(own.shape[:axis]), product(own.shape[axis:]))), site.value(0)),)
@@ -53,7 +53,7 @@ def _axes(site: Site) -> tuple[int, ...] | None:
 
 
 def _squeeze(site: Site) -> tuple[Value, ...]:
-    own = site.type(0)
+    own = site.moved(0)
     axes = _axes(site)
     if axes is None:
         if not all(isinstance(size, int) for size in own.shape):
@@ -66,7 +66,7 @@ def _squeeze(site: Site) -> tuple[Value, ...]:
 
 
 def _unsqueeze(site: Site) -> tuple[Value, ...]:
-    own = site.type(0)
+    own = site.moved(0)
     axes = _axes(site)
     if axes is None:
         raise NotLiftedError("it has no axes")
@@ -78,7 +78,7 @@ def _unsqueeze(site: Site) -> tuple[Value, ...]:
 
 
 def _transpose(site: Site) -> tuple[Value, ...]:
-    own = site.type(0)
+    own = site.moved(0)
     permutation = site.integers("perm") or tuple(reversed(range(own.rank)))
     swapped = (*range(own.rank - 2), own.rank - 1, own.rank - 2)
     operator = Transpose() if own.rank >= 2 and permutation == swapped else Transpose(permutation)
@@ -89,7 +89,7 @@ def _transpose(site: Site) -> tuple[Value, ...]:
 
 def _concat(site: Site) -> tuple[Value, ...]:
     parts = [site.value(slot) for slot in range(len(site.node.input))]
-    rank = site.type(0).rank
+    rank = site.moved(0).rank
     return (site.add(Concat(_axis(site, rank)), *parts),)
 
 
@@ -101,7 +101,7 @@ def _axis(site: Site, rank: int) -> int:
 
 
 def _split(site: Site) -> tuple[Value | None, ...]:
-    whole = site.type(0)
+    whole = site.moved(0)
     axis = _axis(site, whole.rank)
     extent = whole.shape[axis]
     sizes: Sequence[Dimension] | None = None
@@ -121,7 +121,7 @@ def _split(site: Site) -> tuple[Value | None, ...]:
 
 
 def _expand(site: Site) -> tuple[Value, ...]:
-    own = site.type(0)
+    own = site.moved(0)
     wanted = site.sizes(1, "the shape")
     rank = max(own.rank, len(wanted))
     padded = (1,) * (rank - own.rank) + own.shape

@@ -220,7 +220,7 @@ class _Lifting:
     def _lift_node(self, index: int, node: onnx.NodeProto) -> None:
         reason = self._source.fixed_reason or self._why_unknown(node)
         self._follow(node)
-        if reason is None:
+        if reason is None and not self._is_size(node):
             site = Site(
                 self._editor, node, index, self._source.opset or 0, self._value,
                 self._source.constants, self._unused, self._weight_only, self._register_number,
@@ -237,7 +237,14 @@ class _Lifting:
                 self._groups[index] = Group(tuple(site.made), slots, outputs)
                 self._bind(node, outputs)
                 return
-        self._add_opaque(index, node, COMPUTES_SIZES if self._is_from_sizes(node) else reason)
+        self._add_opaque(index, node, COMPUTES_SIZES if self._is_from_sizes(node) else reason or "")
+
+    def _is_size(self, node: onnx.NodeProto) -> bool:
+        """Whether the node computes sizes, or truth values about them: what is written reads them."""
+        types = (self._type_named(name) for name in node.output)
+        return self._is_from_sizes(node) and not any(
+            isinstance(type_, TensorType) and type_.element.is_float for type_ in types
+        )
 
     def _is_from_sizes(self, node: onnx.NodeProto) -> bool:
         """Whether the outputs depend on sizes and constants alone."""

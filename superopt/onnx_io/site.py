@@ -101,6 +101,21 @@ class Site:
             )
         return type_
 
+    def moved(self, slot: int) -> TensorType:
+        """The type of an operand whose elements are only moved; raises NotLiftedError unless they are numbers
+        or truth values."""
+        return self.moved_type(self.value(slot))
+
+    def moved_type(self, value: Value) -> TensorType:
+        """The type of a tensor whose elements are only moved; raises NotLiftedError unless they are numbers
+        or truth values."""
+        type_ = self._editor.type_of(value)
+        if not isinstance(type_, TensorType):
+            raise NotLiftedError(f"an operand is a {type_}")
+        if not type_.element.is_movable:
+            raise NotLiftedError(f"{type_.element.lower()} operands stay as they are")
+        return type_
+
     def joined(self, slot: int, axis: int) -> tuple[tuple[GraphOperator, TensorType], ...]:
         """The concatenated tensors that give the operand, with their types; empty if it is not a concat."""
         node = self._editor[self.value(slot).node]
