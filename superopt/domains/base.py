@@ -68,6 +68,11 @@ class Domain(ABC, Generic[A]):
         """Elementwise maximum."""
 
     @abstractmethod
+    def select(self, condition: A, left: A, right: A) -> A:
+        """``left`` where the condition is above 0, elsewhere ``right``, elementwise; undefined where the
+        condition or the chosen one is. Shapes are equal or broadcast as in numpy."""
+
+    @abstractmethod
     def exp(self, array: A) -> A:
         """Elementwise exponential: exp(x + y) = exp(x) exp(y)."""
 

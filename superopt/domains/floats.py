@@ -73,6 +73,16 @@ class FloatDomain(Domain[Array]):
         with np.errstate(invalid="ignore"):
             return np.maximum(*aligned(left, right))
 
+    def select(self, condition: Array, left: Array, right: Array) -> Array:
+        """The chosen one; NaN where the condition is."""
+        left, right = aligned(left, right)
+        (condition, left), (_, right) = aligned(condition, left), aligned(condition, right)
+        with np.errstate(invalid="ignore"):
+            chosen = np.where(condition > 0, left, right)
+        if condition.dtype.kind != "f" or chosen.dtype.kind != "f":
+            return chosen
+        return np.where(np.isnan(condition), chosen.dtype.type(np.nan), chosen)
+
     def exp(self, array: Array) -> Array:
         """Exponential."""
         with np.errstate(over="ignore", under="ignore"):

@@ -159,6 +159,24 @@ class SmallFieldDomain(Domain[SmallArray]):
             chosen(left.residue, right.residue), shadow, _both(chosen, left.exponent, right.exponent)
         )
 
+    def select(self, condition: SmallArray, left: SmallArray, right: SmallArray) -> SmallArray:
+        """The argument chosen by the shadow of the condition."""
+        if condition.shadow is None:
+            raise UnsupportedError("order is asked of residues without shadows")
+        with np.errstate(invalid="ignore"):
+            first = condition.shadow > 0
+
+        def chosen(a: Array, b: Array) -> Array:
+            a, b = aligned(a, b)
+            (own, a), (_, b) = aligned(first, a), aligned(first, b)
+            return namespace(a).where(own, a, b)
+
+        return SmallArray(
+            chosen(left.residue, right.residue),
+            _both(chosen, left.shadow, right.shadow),
+            _both(chosen, left.exponent, right.exponent),
+        )
+
     def exp(self, array: SmallArray) -> SmallArray:
         """g to the power of the exponent."""
         if array.exponent is None:

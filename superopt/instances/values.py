@@ -13,6 +13,7 @@ from superopt.ir.types import ShardedType, TensorType
 from superopt.ops.activation import ACTIVATIONS, APPROXIMATIONS
 from superopt.ops.attributes import NUMBERS, PADDING_WORDS
 from superopt.ops.base import OPERATORS
+from superopt.ops.precision import PRECISIONS
 
 MAX_RANK = 4
 STRIDES = (1, 2, 3)
@@ -78,6 +79,7 @@ ATTRIBUTE_VALUES: Mapping[str, AttributeValues] = {
     "stride": AttributeValues(
         ((1, 1), (2, 2), (1, 2), (3, 1), (3, 3), (4, 2)), tuple(itertools.product(STRIDES, repeat=2))
     ),
+    "to": _words(*PRECISIONS),
     "value": AttributeValues((0, *_SIGNED), (0, 1, -1, 2, Fraction(1, 2)), (0, 1, -1, 2, Fraction(1, 2))),
 }
 """Of attributes whose values do not depend on the types of inputs; sizes of the bound are added to it."""

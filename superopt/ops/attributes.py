@@ -112,6 +112,7 @@ ATTRIBUTE_KINDS: Mapping[str, AttributeKind] = {
     "includes_padding": AttributeKind("0 or 1", lambda value: value in (0, 1)),
     "padding": AttributeKind(f"{', '.join(PADDING_WORDS)} or four sizes (t, l, b, r)", _is_padding),
     "perm": AttributeKind("a tuple of axes", _tuple_of(_is_integer)),
+    "to": AttributeKind("f16, bf16, f32 or f64", lambda value: value in ("f16", "bf16", "f32", "f64")),
 }
 
 

@@ -15,7 +15,7 @@ from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension, SymbolicDimension
 from superopt.ir.graph import Graph, GraphEditor, GraphOperator, Input, NodeId, Value
 from superopt.ir.terms import Application, Condition, Term, Variable
-from superopt.ir.types import TensorType, ValueType
+from superopt.ir.types import ElementType, TensorType, ValueType
 from superopt.ops.shape import Half, Joining, joined_along
 from superopt.rewriting.binding import Bundle
 from superopt.rewriting.claims import MOST_RANK, speaks_of
@@ -107,12 +107,18 @@ def obstacle(graph: Graph, match: Match) -> Obstacle | None:
 
 
 def _variable_types(graph: Graph, match: Match) -> dict[str, TensorType] | None:
-    """Types of the variables; None unless all are floating-point tensors, since rules hold over the reals."""
+    """Types of the variables; None unless all are floating-point tensors, since rules hold over the reals, or
+    conditions."""
     types: dict[str, TensorType] = {}
+    conditions = match.substitution.conditional_variables
     for name, binding in match.values.items():
         parts = binding.values if isinstance(binding, Bundle) else (binding,)
         part_types = [graph.type_of(part) for part in parts]
-        if not all(isinstance(t, TensorType) and t.element.is_float for t in part_types):
+        if not all(
+            isinstance(t, TensorType)
+            and (t.element.is_float or (name in conditions and t.element is ElementType.BOOL))
+            for t in part_types
+        ):
             return None
         known = [t for t in part_types if isinstance(t, TensorType)]
         types[name] = joined_along(binding.axis).infer(*known)[0] if isinstance(binding, Bundle) else known[0]

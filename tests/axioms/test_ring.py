@@ -42,6 +42,9 @@ class WrappingIntegers(FloatDomain):
     def maximum(self, left: Array, right: Array) -> Array:
         raise NotARingError("order")
 
+    def select(self, condition: Array, left: Array, right: Array) -> Array:
+        raise NotARingError("order")
+
     def exp(self, array: Array) -> Array:
         raise NotARingError("exponential")
 

@@ -33,7 +33,9 @@ from superopt.ops.matrix import IdentityMatrix, Matmul, Transpose
 from superopt.ops.normalization import LayerNormalization, LocalResponseNormalization, RmsNormalization
 from superopt.ops.order import Clip, Maximum, Minimum
 from superopt.ops.pooling import AveragePool, GlobalAveragePool, MaxPool
+from superopt.ops.precision import Cast
 from superopt.ops.reduction import Exp, Log, ReduceMax, ReduceMean, ReduceMin, ReduceSum
+from superopt.ops.selection import Equal, Greater, LogicalAnd, LogicalNot, LogicalOr, Select
 from superopt.ops.shape import Broadcast, Concat, Reshape, Split
 from superopt.ops.transposed import ConvTranspose
 from superopt.ops.upsampling import LinearUpsample, NearestUpsample
@@ -136,6 +138,10 @@ CASES = (
     *(Case(LocalResponseNormalization(size), (IMAGE,)) for size in (1, 3, 5)),
     Case(LocalResponseNormalization(3, Fraction(1, 5), Fraction(1, 2), 2), (IMAGE,)),
     Case(GlobalAveragePool(), (IMAGE,)),
+    Case(Cast("f64"), ((2, 3),)),
+    Case(Select(), ((4, 5), (4, 5), (4, 5))),
+    *(Case(operator, ((4, 5), (4, 5))) for operator in (Equal(), Greater(), LogicalAnd(), LogicalOr())),
+    Case(LogicalNot(), ((4, 5),)),
     Case(Exp(), ((2, 3),)),
     *(
         Case(reduce(axis), (IMAGE,))
@@ -169,6 +175,8 @@ EXAMPLES = tuple(Case(e.operator, e.shapes) for name in sorted(ONE_NODE) for e i
 
 OLDEST = {
     "broadcast": 8,
+    "equal": 11,
+    "select": 9,
     "kernel_response": 8,
     "erf": 9,
     "gelu": 9,
