@@ -19,6 +19,7 @@ from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd,
 from superopt.ops.convolution import Conv, Enlarge, KernelResponse
 from superopt.ops.elementwise import Add, Divide, Multiply, Power, Scale, Subtract
 from superopt.ops.filled import Full, Ones
+from superopt.ops.lookup import Lookup
 from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.normalization import LayerNormalization, RmsNormalization
 from superopt.ops.order import Clip, Maximum, Minimum
@@ -57,6 +58,7 @@ EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
     LogicalAnd: emit_selection.pointwise,
     LogicalNot: emit_selection.pointwise,
     LogicalOr: emit_selection.pointwise,
+    Lookup: emit_selection.lookup,
     Matmul: emit_layers.matmul,
     Maximum: emit_elementwise.pointwise,
     MaxPool: emit_layers.max_pool,

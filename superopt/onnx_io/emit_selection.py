@@ -73,6 +73,19 @@ def _operands(
     return tuple(whole.operand for _, whole in choices)
 
 
+def lookup(emission: Emission, node: Node) -> Recipe:
+    """Gather along the first axis; indices that are numbers are rounded first."""
+    indices = emission.type(node.inputs[1]).element
+
+    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        table, rows = operands
+        if indices.is_float:
+            raise UnsupportedError(f"lookup: ONNX needs whole numbers as indices, got {indices.lower()}")
+        writer.node("Gather", [table, rows], outputs, {"axis": 0})
+
+    return Recipe(node.values, tuple(map(Operand, node.inputs)), write)
+
+
 def cast(emission: Emission, node: Node) -> Recipe:
     """Cast to the type of the result."""
     assert isinstance(node.operator, Cast)

@@ -15,7 +15,7 @@ from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension, SymbolicDimension
 from superopt.ir.graph import Graph, GraphEditor, GraphOperator, Input, NodeId, Value
 from superopt.ir.terms import Application, Condition, Term, Variable
-from superopt.ir.types import ElementType, TensorType, ValueType
+from superopt.ir.types import TensorType, ValueType
 from superopt.ops.shape import Half, Joining, joined_along
 from superopt.rewriting.binding import Bundle
 from superopt.rewriting.claims import MOST_RANK, speaks_of
@@ -116,7 +116,7 @@ def _variable_types(graph: Graph, match: Match) -> dict[str, TensorType] | None:
         part_types = [graph.type_of(part) for part in parts]
         if not all(
             isinstance(t, TensorType)
-            and (t.element.is_float or (name in conditions and t.element is ElementType.BOOL))
+            and (t.element.is_float or (name in conditions and t.element.is_movable))
             for t in part_types
         ):
             return None

@@ -133,12 +133,12 @@ ELEMENTWISE = (
         [value("x", [3], TensorProto.INT64)],
         lifted="""
             x = input: i64[3]
+            %1 = add(x, x): i64[3]
+            %2 = reshape[shape=(1, 3)](%1): i64[1, 3]
+            %3 = broadcast[shape=(1, 3)](x): i64[1, 3]
+            %4 = maximum(%2, %3): i64[1, 3]
             two = weight: i64[]
-            %2 = add(x, x): i64[3]
-            %3 = reshape[shape=(1, 3)](%2): i64[1, 3]
-            %4 = broadcast[shape=(1, 3)](x): i64[1, 3]
-            %5 = maximum(%3, %4): i64[1, 3]
-            %6 = opaque[domain=, op_type=Div, index=3, reason=int64 operands stay as they are: rules are over the reals](%5, two): i64[1, 3]
+            %6 = opaque[domain=, op_type=Div, index=3, reason=int64 operands stay as they are: rules are over the reals](%4, two): i64[1, 3]
             return %6
         """,
         written="""
