@@ -102,8 +102,9 @@ class Domain(ABC, Generic[A]):
         return self.negate(self.maximum(self.negate(left), self.negate(right)))
 
     def rows(self, table: A, indices: A) -> A:
-        """The rows of a table at the indices, rounded to the nearest one, halves down; those below 0 count from
-        the end, and those beyond an end stand for the last row there. [v, ...], [n, ...] -> [n, ..., ...]."""
+        """The rows of a table at the indices, rounded to the nearest one, halves down; those below 0 count
+        from the end, and those beyond an end stand for the last row there.
+        [v, ...], [n, ...] -> [n, ..., ...]."""
         count, *rest = self.shape(table)
         shape = self.shape(indices)
         indices = self.reshape(indices, (*shape, *(1 for _ in rest)))

@@ -89,7 +89,9 @@ class FloatDomain(Domain[Array]):
         unknown = np.isnan(indices) if indices.dtype.kind == "f" else np.zeros(indices.shape, np.bool_)
         whole = indices if indices.dtype.kind in "iu" else np.ceil(np.where(unknown, 0, indices) - 0.5)
         nearest = np.clip(whole, -count, count - 1).astype(np.int64)
-        pairs = zip(np.resize(np.arange(len(table)), stack), np.resize(np.arange(len(indices)), stack), strict=True)
+        pairs = zip(
+            np.resize(np.arange(len(table)), stack), np.resize(np.arange(len(indices)), stack), strict=True
+        )
         found = np.stack([table[one][nearest[two]] for one, two in pairs])
         if unknown.any():
             hidden = unknown.reshape(*unknown.shape, *(1,) * (table.ndim - 2))

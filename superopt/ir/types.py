@@ -53,9 +53,7 @@ class ElementType(enum.StrEnum):
 
 
 _FLOATS = frozenset((ElementType.FLOAT, ElementType.DOUBLE, ElementType.FLOAT16, ElementType.BFLOAT16))
-_NEITHER = frozenset(
-    (ElementType.STRING, ElementType.COMPLEX64, ElementType.COMPLEX128, ElementType.OTHER)
-)
+_NEITHER = frozenset((ElementType.STRING, ElementType.COMPLEX64, ElementType.COMPLEX128, ElementType.OTHER))
 _BYTES: Mapping[ElementType, int] = {
     ElementType.FLOAT: 4,
     ElementType.FLOAT16: 2,

@@ -17,13 +17,14 @@ A = TypeVar("A")
 @register
 @dataclass(frozen=True, slots=True)
 class Lookup(Operator):
-    """The rows of a table at the indices (ONNX: Gather along the first axis); an index below 0 counts from the
-    end. Where the algebra has only numbers, indices are rounded to the nearest row."""
+    """The rows of a table at the indices (ONNX: Gather along the first axis); an index below 0 counts from
+    the end. Where the algebra has only numbers, indices are rounded to the nearest row."""
 
     name: ClassVar[str] = "lookup"
     inputs: ClassVar[int] = 2
     comparing: ClassVar[bool] = True
     moves: ClassVar[bool] = True
+    positions: ClassVar[int | None] = None
     conditions: ClassVar[frozenset[int]] = frozenset((1,))
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
@@ -41,11 +42,9 @@ class Lookup(Operator):
 
     def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
         """The indices, and the axes of a row, which are parameters."""
-        table, indices = inputs
+        indices = inputs[1]
         every = tuple(range(outputs[0].rank))
-        kinds = [
-            kind_of_axis(axis) if axis < indices.rank else SplitKind.PARAMETER for axis in every
-        ]
+        kinds = [kind_of_axis(axis) if axis < indices.rank else SplitKind.PARAMETER for axis in every]
         return Splits(
             tuple(TaskDimension(size, kind) for size, kind in zip(outputs[0].shape, kinds, strict=True)),
             ((None, *every[indices.rank :]), every[: indices.rank]),

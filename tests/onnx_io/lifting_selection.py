@@ -1,9 +1,7 @@
 """Choices, comparisons, logic and casts: their graphs and how they are written."""
 
-# ruff: noqa: E501
 from __future__ import annotations
 
-import numpy as np
 from onnx import TensorProto
 
 from tests.onnx_io.kit import node, tensor, value
@@ -69,7 +67,11 @@ SELECTION = (
     ),
     Case(
         "casts",
-        [node("Cast", "x", "a", to=TensorProto.DOUBLE), node("Cast", "a", "b", to=TensorProto.DOUBLE), node("Cast", "b", "y", to=TensorProto.INT64)],
+        [
+            node("Cast", "x", "a", to=TensorProto.DOUBLE),
+            node("Cast", "a", "b", to=TensorProto.DOUBLE),
+            node("Cast", "b", "y", to=TensorProto.INT64),
+        ],
         [value("x", [3, 4])],
         lifted="""
             x = input: f32[3, 4]

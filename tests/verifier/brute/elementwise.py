@@ -112,7 +112,9 @@ SHAPES: Mapping[str, ShapeOf] = {
     **dict.fromkeys(("add", "sub", "mul", "div", "identity", "sqrt", "power", "relu", "sigmoid"), _same),
     **dict.fromkeys(("tanh", "hard_sigmoid", "hard_swish", "silu", "erf", "gelu", "exp", "log"), _same),
     **dict.fromkeys(("maximum", "minimum", "absolute", "clip", "leaky_relu"), _same),
-    **dict.fromkeys(("cast", "select", "greater", "equal", "logical_and", "logical_or", "logical_not"), _same),
+    **dict.fromkeys(
+        ("cast", "select", "greater", "equal", "logical_and", "logical_or", "logical_not"), _same
+    ),
     **dict.fromkeys(("affine", "channel_scale", "bias_add"), _channelwise),
     **dict.fromkeys(("batchnorm_scale", "batchnorm_shift"), _vectors),
     **dict.fromkeys(("reduce_sum", "reduce_mean", "reduce_max", "reduce_min"), _reduced_shape),
