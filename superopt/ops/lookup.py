@@ -28,9 +28,9 @@ class Lookup(Operator):
     conditions: ClassVar[frozenset[int]] = frozenset((1,))
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
-        """([v, ...], [n, ...]) -> [n, ..., ...]."""
+        """([v, d], [n, ...]) -> [n, ..., d]."""
         table, indices = tensors(self.name, 2, types)
-        require_rank(f"{self.name}, first input", table, 1, 8)
+        require_rank(f"{self.name}, first input", table, 2)
         for type_ in (table, indices):
             if not type_.element.is_movable:
                 raise IllTypedError(f"{self.name}: expected numbers, got {type_}")

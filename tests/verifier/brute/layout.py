@@ -58,7 +58,7 @@ def _broadcast_shape(attributes: Attributes, shape: Shape) -> Shape:
 
 
 def _rows_shape(_: Attributes, table: Shape, indices: Shape) -> Shape:
-    need(len(table) > 0)
+    need(len(table) == 2)
     return (*indices, *table[1:])
 
 
