@@ -163,19 +163,14 @@ class SmallFieldDomain(Domain[SmallArray]):
         """The argument chosen by the shadow of the condition."""
         if condition.shadow is None:
             raise UnsupportedError("order is asked of residues without shadows")
-        with np.errstate(invalid="ignore"):
-            first = condition.shadow > 0
+        first = condition.shadow > 0
 
         def chosen(a: Array, b: Array) -> Array:
             a, b = aligned(a, b)
-            (own, a), (_, b) = aligned(first, a), aligned(first, b)
-            return namespace(a).where(own, a, b)
+            return namespace(a).where(aligned(first, a)[0], *(aligned(first, part)[1] for part in (a, b)))
 
-        return SmallArray(
-            chosen(left.residue, right.residue),
-            _both(chosen, left.shadow, right.shadow),
-            _both(chosen, left.exponent, right.exponent),
-        )
+        parts = ((left.shadow, right.shadow), (left.exponent, right.exponent))
+        return SmallArray(chosen(left.residue, right.residue), *(_both(chosen, *pair) for pair in parts))
 
     def exp(self, array: SmallArray) -> SmallArray:
         """g to the power of the exponent."""
