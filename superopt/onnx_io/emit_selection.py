@@ -9,7 +9,7 @@ from superopt.errors import UnsupportedError
 from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import Node, Value
 from superopt.ir.types import ElementType
-from superopt.onnx_io.emit_elementwise import Part, before_broadcast, covers, number
+from superopt.onnx_io.emit_elementwise import EXTREMA_BROADCAST, Part, before_broadcast, covers, number
 from superopt.onnx_io.protos import ONNX_ELEMENTS
 from superopt.onnx_io.recipes import Emission, Number, Operand, Recipe, Writer
 from superopt.ops.base import Operator
@@ -74,16 +74,33 @@ def _operands(
 
 
 def lookup(emission: Emission, node: Node) -> Recipe:
-    """Gather along the first axis; indices that are numbers are rounded first."""
-    indices = emission.type(node.inputs[1]).element
+    """Gather along the first axis; indices that are numbers are rounded to the nearest row first."""
+    count, indices = emission.type(node.inputs[0]).shape[0], emission.type(node.inputs[1]).element
+    if indices.is_float and emission.opset < EXTREMA_BROADCAST:
+        raise UnsupportedError(f"lookup: operator set {emission.opset} needs whole numbers as indices")
+    if indices.is_float and not isinstance(count, int):
+        raise UnsupportedError(f"lookup: indices that are numbers need a known number of rows, got {count}")
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         table, rows = operands
         if indices.is_float:
-            raise UnsupportedError(f"lookup: ONNX needs whole numbers as indices, got {indices.lower()}")
+            assert isinstance(count, int)
+            rows = _nearest(writer, rows, count, indices)
         writer.node("Gather", [table, rows], outputs, {"axis": 0})
 
     return Recipe(node.values, tuple(map(Operand, node.inputs)), write)
+
+
+def _nearest(writer: Writer, indices: str, count: int, element: ElementType) -> str:
+    """The nearest rows, halves down, within those that there are, as whole numbers."""
+    names = [writer.temporary(hint) for hint in ("below", "whole", "least", "most", "rows")]
+    below, whole, least, most, rows = names
+    writer.node("Sub", [indices, number(writer, 0.5, element)], [below])
+    writer.node("Ceil", [below], [whole])
+    writer.node("Max", [whole, number(writer, -count, element)], [least])
+    writer.node("Min", [least, number(writer, count - 1, element)], [most])
+    writer.node("Cast", [most], [rows], {"to": ONNX_ELEMENTS[ElementType.INT64]})
+    return rows
 
 
 def cast(emission: Emission, node: Node) -> Recipe:
