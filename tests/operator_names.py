@@ -85,11 +85,13 @@ EXEMPTIONS: Mapping[str, Exemption] = {
     "superopt/onnx_io/emit_elementwise.py": Exemption(_EMITS),
     "superopt/onnx_io/emit_layers.py": Exemption(_EMITS),
     "superopt/onnx_io/emit_reductions.py": Exemption(_EMITS),
+    "superopt/onnx_io/emit_selection.py": Exemption(_EMITS),
     "superopt/onnx_io/emit_shape.py": Exemption(_EMITS),
     "superopt/onnx_io/lift_cuts.py": Exemption(_LIFTS),
     "superopt/onnx_io/lift_elementwise.py": Exemption(_LIFTS),
     "superopt/onnx_io/lift_layers.py": Exemption(_LIFTS),
     "superopt/onnx_io/lift_reductions.py": Exemption(_LIFTS),
+    "superopt/onnx_io/lift_selection.py": Exemption(_LIFTS),
     "superopt/onnx_io/lift_shape.py": Exemption(_LIFTS),
 }
 

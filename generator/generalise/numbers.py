@@ -40,7 +40,7 @@ from superopt.ir.terms import (
     applications,
     calculated,
 )
-from superopt.ops.attributes import is_numeric
+from superopt.ops.attributes import NUMBERS
 from superopt.rewriting import why_unusable
 
 Constant: TypeAlias = "int | Fraction"
@@ -178,13 +178,13 @@ def _holds(
 
 def _names_of_numbers(form: Equation) -> frozenset[str]:
     """The names of its open numbers."""
-    values = (v for term in form.applications for name, v in term.attributes if is_numeric(name))
+    values = (v for term in form.applications for name, v in term.attributes if name in NUMBERS)
     return frozenset[str]().union(*map(names_of, values))
 
 
 def _numbers(terms: Sequence[Term]) -> list[Constant]:
     """The different numbers in attributes of which no type depends."""
-    values = (v for term in applications(*terms) for name, v in term.attributes if is_numeric(name))
+    values = (v for term in applications(*terms) for name, v in term.attributes if name in NUMBERS)
     return list(dict.fromkeys(v for v in values if isinstance(v, int | Fraction)))
 
 
@@ -193,7 +193,7 @@ def _opened(equation: Equation, names: Mapping[Constant, Number]) -> Equation:
         return tuple(
             (
                 name,
-                names.get(value, value) if is_numeric(name) and isinstance(value, int | Fraction) else value,
+                names.get(value, value) if name in NUMBERS and isinstance(value, int | Fraction) else value,
             )
             for name, value in term.attributes
         )

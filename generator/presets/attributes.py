@@ -11,7 +11,7 @@ from superopt.equations import parse_number
 from superopt.errors import IllTypedError, InvalidEquationError, InvalidFileError
 from superopt.ir.numbers import names_of, substituted_number
 from superopt.ir.terms import AttributeTerm
-from superopt.ops.attributes import is_numeric
+from superopt.ops.attributes import NUMBERS
 
 
 def named_numbers(table: object, where: str) -> dict[str, object]:
@@ -35,7 +35,7 @@ def variants_of(
 
 
 def _alternatives(name: str, value: object, where: str, numbers: Mapping[str, object]) -> list[AttributeTerm]:
-    if is_numeric(name):
+    if name in NUMBERS:
         parts = cast("list[object]", value) if isinstance(value, list) else [value]
         return [_number(part, where, numbers) for part in parts]
     return [_attribute(value, where)]

@@ -11,9 +11,10 @@ from superopt.errors import IllTypedError
 from superopt.generator.generalise.generic_sizes import generic_typing
 from superopt.generator.generalise.sampling import Shapes
 from superopt.generator.generalise.terms import map_terms
-from superopt.instances.values import FEW_FRACTIONS, FEW_INTEGERS, FEW_VALUES, NUMERIC
+from superopt.instances.values import FEW_FRACTIONS, FEW_INTEGERS, FEW_VALUES
 from superopt.ir.numbers import AttributeVariable
 from superopt.ir.terms import AttributeTerm, Direction, Equation, Variable
+from superopt.ops.attributes import NUMBERS
 from superopt.ops.terms import instantiate
 from superopt.rewriting.conditions import holds, names_in
 from superopt.rewriting.derivability import Question
@@ -55,5 +56,5 @@ def _few_values(attribute: str, step: int, place: int) -> AttributeTerm:
     values = FEW_VALUES.get(attribute)
     if values is not None:
         return values[step % len(values)]
-    numbers = FEW_FRACTIONS if attribute in NUMERIC else FEW_INTEGERS
+    numbers = FEW_FRACTIONS if attribute in NUMBERS else FEW_INTEGERS
     return numbers[(step + place) % len(numbers)]

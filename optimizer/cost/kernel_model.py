@@ -45,8 +45,10 @@ def kernel_model(kernel: Kernel) -> bytes:
 
 def input_of(kernel: Kernel, index: int) -> Array:
     """Content for a computed source. Numbers that opaque nodes use as a shape or as indices affect the run:
-    shapes match the output, indices are 0."""
+    shapes match the output, indices are 0, as are integers that no opaque node reads."""
     type_ = kernel.sources[index].type
+    if not kernel.opaque and type_.element.is_integer:
+        return np.zeros_like(array_of(type_))
     if not kernel.opaque or type_.element is not ElementType.INT64:
         return array_of(type_)
     for step in kernel.steps:

@@ -234,8 +234,7 @@ def _product(operation: Operation) -> Product | None:
 
 
 def _is_embedding(operation: Operation) -> bool:
-    return (
-        isinstance(operation.operator, Opaque)
-        and operation.operator.op_type == "Gather"
-        and 0 in operation.weights
-    )
+    own = traits(operation.operator.name)
+    is_lookup = own.moves and bool(own.conditions)
+    is_kept = isinstance(operation.operator, Opaque) and operation.operator.op_type == "Gather"
+    return (is_lookup or is_kept) and 0 in operation.weights

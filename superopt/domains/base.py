@@ -68,6 +68,11 @@ class Domain(ABC, Generic[A]):
         """Elementwise maximum."""
 
     @abstractmethod
+    def select(self, condition: A, left: A, right: A) -> A:
+        """``left`` where the condition is above 0, elsewhere ``right``, elementwise; undefined where the
+        condition or the chosen one is. Shapes are equal or broadcast as in numpy."""
+
+    @abstractmethod
     def exp(self, array: A) -> A:
         """Elementwise exponential: exp(x + y) = exp(x) exp(y)."""
 
@@ -95,6 +100,19 @@ class Domain(ABC, Generic[A]):
     def minimum(self, left: A, right: A) -> A:
         """Elementwise minimum."""
         return self.negate(self.maximum(self.negate(left), self.negate(right)))
+
+    def rows(self, table: A, indices: A) -> A:
+        """The rows of a table at the indices, rounded to the nearest one, halves down; those below 0 count
+        from the end, and those beyond an end stand for the last row there.
+        [v, ...], [n, ...] -> [n, ..., ...]."""
+        count, *rest = self.shape(table)
+        shape = self.shape(indices)
+        indices = self.reshape(indices, (*shape, *(1 for _ in rest)))
+        found = self.broadcast(self._element(table, 0, 0), (*shape, *rest))
+        for index in range(1 - count, count):
+            above = self.subtract(indices, self.rational(index - Fraction(1, 2)))
+            found = self.select(above, self._element(table, 0, index % count), found)
+        return found
 
     def reshape(self, array: A, shape: tuple[int, ...]) -> A:
         """Changes the shape, keeping elements in row-major order."""

@@ -73,6 +73,31 @@ class FloatDomain(Domain[Array]):
         with np.errstate(invalid="ignore"):
             return np.maximum(*aligned(left, right))
 
+    def select(self, condition: Array, left: Array, right: Array) -> Array:
+        """The chosen one; NaN where the condition is."""
+        left, right = aligned(left, right)
+        (condition, left), (_, right) = aligned(condition, left), aligned(condition, right)
+        with np.errstate(invalid="ignore"):
+            chosen = np.where(condition > 0, left, right)
+        if condition.dtype.kind != "f" or chosen.dtype.kind != "f":
+            return chosen
+        return np.where(np.isnan(condition), chosen.dtype.type(np.nan), chosen)
+
+    def rows(self, table: Array, indices: Array) -> Array:
+        """The rows at once; NaN where an index is."""
+        count, stack = table.shape[1], max(len(table), len(indices))
+        unknown = np.isnan(indices) if indices.dtype.kind == "f" else np.zeros(indices.shape, np.bool_)
+        whole = indices if indices.dtype.kind in "iu" else np.ceil(np.where(unknown, 0, indices) - 0.5)
+        nearest = np.clip(whole, -count, count - 1).astype(np.int64)
+        pairs = zip(
+            np.resize(np.arange(len(table)), stack), np.resize(np.arange(len(indices)), stack), strict=True
+        )
+        found = np.stack([table[one][nearest[two]] for one, two in pairs])
+        if unknown.any():
+            hidden = unknown.reshape(*unknown.shape, *(1,) * (table.ndim - 2))
+            found = np.where(hidden, table.dtype.type(np.nan), found)
+        return found
+
     def exp(self, array: Array) -> Array:
         """Exponential."""
         with np.errstate(over="ignore", under="ignore"):

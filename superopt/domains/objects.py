@@ -99,6 +99,10 @@ class ExactDomain(ObjectDomain):
         """Elementwise maximum."""
         return self._arrays.maximum(left, right)
 
+    def select(self, condition: Array, left: Array, right: Array) -> Array:
+        """The chosen one."""
+        return self._arrays.select(condition, left, right)
+
     def exp(self, array: Array) -> Array:
         """Raises: not rational."""
         raise UnsupportedError("exp is not rational: use the prime field")

@@ -161,6 +161,19 @@ class PartialDomain(Domain[PartialArray]):
             error = np.where(a - d > b + e, d, np.where(b - e > a + d, e, np.maximum(d, e)))
             return _known(np.maximum(a, b), error, np.isnan(a) | np.isnan(b))
 
+    def select(self, condition: PartialArray, left: PartialArray, right: PartialArray) -> PartialArray:
+        """The chosen one; unknown where the condition may be on either side of 0."""
+        c, d = condition.value, condition.error
+        with np.errstate(all="ignore"):
+            first, decided = c > 0, (c - d > 0) | (c + d <= 0)
+        value = self._floats.select(first, left.value, right.value)
+        error = self._floats.select(first, left.error, right.error)
+        undecided = ~np.broadcast_to(aligned(decided, value)[0], value.shape)
+        error = np.where(undecided, np.inf, error)
+        chosen = np.isnan(value) & ~undecided
+        hidden = np.broadcast_to(aligned(np.isnan(c), value)[0], value.shape)
+        return _known(np.where(undecided, 0.0, value), error, chosen | hidden)
+
     def exp(self, array: PartialArray) -> PartialArray:
         """Exponential."""
         with np.errstate(all="ignore"):

@@ -152,6 +152,15 @@ class PrimeFieldDomain(Domain[FieldArray]):
             shadow,
         )
 
+    def select(self, condition: FieldArray, left: FieldArray, right: FieldArray) -> FieldArray:
+        """The argument chosen by the shadow of the condition."""
+        select, shadow = self._floats.select, condition.shadow
+        return FieldArray(
+            select(shadow, left.residue, right.residue),
+            select(shadow, left.exponent, right.exponent),
+            select(shadow, left.shadow, right.shadow),
+        )
+
     def exp(self, array: FieldArray) -> FieldArray:
         """g to the power of the exponent."""
         exponent = array.exponent

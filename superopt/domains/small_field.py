@@ -62,9 +62,8 @@ class SmallArray:
     @property
     def bytes(self) -> int:
         """Bytes of all parts."""
-        shadow = 0 if self.shadow is None else 8 * self.shadow.size
-        exponent = 0 if self.exponent is None else 4 * self.exponent.size
-        return 4 * self.residue.size + shadow + exponent
+        parts = (self.residue, self.shadow, self.exponent)
+        return sum(part.nbytes for part in parts if part is not None)
 
 
 class SmallFieldDomain(Domain[SmallArray]):
@@ -158,6 +157,19 @@ class SmallFieldDomain(Domain[SmallArray]):
         return SmallArray(
             chosen(left.residue, right.residue), shadow, _both(chosen, left.exponent, right.exponent)
         )
+
+    def select(self, condition: SmallArray, left: SmallArray, right: SmallArray) -> SmallArray:
+        """The argument chosen by the shadow of the condition."""
+        if condition.shadow is None:
+            raise UnsupportedError("order is asked of residues without shadows")
+        first = condition.shadow > 0
+
+        def chosen(a: Array, b: Array) -> Array:
+            a, b = aligned(a, b)
+            return namespace(a).where(aligned(first, a)[0], *(aligned(first, part)[1] for part in (a, b)))
+
+        parts = ((left.shadow, right.shadow), (left.exponent, right.exponent))
+        return SmallArray(chosen(left.residue, right.residue), *(_both(chosen, *pair) for pair in parts))
 
     def exp(self, array: SmallArray) -> SmallArray:
         """g to the power of the exponent."""

@@ -89,6 +89,15 @@ class SymbolicDomain(ObjectDomain):
             result[index] = b + z3.If(excess >= 0, excess, zero)
         return result
 
+    def select(self, condition: Array, left: Array, right: Array) -> Array:
+        """An if-then-else for every element."""
+        conditions, first, second = np.broadcast_arrays(condition, left, right)
+        result = np.empty(first.shape, object)
+        for index in np.ndindex(first.shape):
+            named = self._named(conditions[index])
+            result[index] = z3.If(named > 0, self._real(first[index]), self._real(second[index]))
+        return result
+
     def exp(self, array: Array) -> Array:
         """An uninterpreted function with positive values; for a sum of a few linear terms the product of its
         values for the terms, so that exp(x + y) = exp(x) exp(y) and exp(-x) = 1 / exp(x) hold."""

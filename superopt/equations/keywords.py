@@ -6,5 +6,6 @@ from typing import get_args
 
 from superopt.ops.activation import Activation
 from superopt.ops.attributes import PADDING_WORDS
+from superopt.ops.precision import PRECISIONS
 
-KEYWORDS: frozenset[str] = frozenset((*PADDING_WORDS, *get_args(Activation)))
+KEYWORDS: frozenset[str] = frozenset((*PADDING_WORDS, *get_args(Activation), *PRECISIONS))

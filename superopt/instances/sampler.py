@@ -15,7 +15,9 @@ from superopt.instances.instance import Instance
 from superopt.instances.schemes import Scheme, SchemeSearch
 from superopt.ir.dimensions import Dimension, symbol
 from superopt.ir.terms import Application, Equation, variables
+from superopt.ops.sharding import divisions_of, replicas_of
 from superopt.ops.traits import traits
+from superopt.rewriting.divisions import divisions_needed, variable_type
 from superopt.rewriting.typing import FRESH
 
 MAX_ELEMENTS = 3000
@@ -33,7 +35,11 @@ MOST_DECLARED = 4_000_000
 
 
 class InstanceSampler:
-    """Well-typed instances of one equation, the same for the same seed; schemes are searched for once."""
+    """Well-typed instances of one equation, the same for the same seed; schemes are searched for once.
+
+    Each variable is divided as combine, reduce and batch require, and no further: about others, an equation
+    claims nothing.
+    """
 
     def __init__(self, equation: Equation, seed: int) -> None:
         self.equation = equation
@@ -64,11 +70,20 @@ class InstanceSampler:
         found = 0
         for _ in range(_PASSES):
             for scheme in self.schemes(schemes):
-                for instance in self.concrete(scheme, per_scheme, largest):
+                for instance in filter(self._is_claimed, self.concrete(scheme, per_scheme, largest)):
                     yield instance
                     found += 1
             if found >= schemes:
                 return
+
+    def _is_claimed(self, instance: Instance) -> bool:
+        ranks = {name: type_.rank for name, type_ in instance.types.items()}
+        needed = divisions_needed(self.equation, ranks, instance.attributes)
+        asked = {name: variable_type(name, type_.shape, needed) for name, type_ in instance.types.items()}
+        return all(
+            (divisions_of(type_), replicas_of(type_)) == (divisions_of(asked[name]), replicas_of(asked[name]))
+            for name, type_ in instance.types.items()
+        )
 
     def concrete(self, scheme: Scheme, count: int, largest: int = MAX_ELEMENTS) -> Iterator[Instance]:
         """Up to ``count`` instances of one scheme; none when numbers that fit are hard to find."""

@@ -76,12 +76,11 @@ class Scheme:
     def at(self, equation: Equation, numbers: Mapping[str, Dimension]) -> Instance | None:
         """The instance with these numbers for symbols; None when they make a side ill-typed or break a
         condition."""
-        names, ordered = _names_and_applications(equation)
         try:
-            typing = with_numbers(self.typing, ordered, self.types, numbers)
+            typing = with_numbers(self.typing, equation.applications, self.types, numbers)
         except IllTypedError:
             return None
-        types = {name: typing.types[Variable(name)] for name in names}
+        types = {name: typing.types[Variable(name)] for name in equation.variables}
         attributes = {name: substituted(value, numbers) for name, value in self.attributes.items()}
         if not all(holds(condition, types, attributes) for condition in equation.conditions):
             return None

@@ -11,8 +11,9 @@ from superopt.ir.dimensions import product
 from superopt.ir.terms import AttributeTerm
 from superopt.ir.types import ShardedType, TensorType
 from superopt.ops.activation import ACTIVATIONS, APPROXIMATIONS
-from superopt.ops.attributes import NUMBERS, PADDING_WORDS
+from superopt.ops.attributes import PADDING_WORDS
 from superopt.ops.base import OPERATORS
+from superopt.ops.precision import PRECISIONS
 
 MAX_RANK = 4
 STRIDES = (1, 2, 3)
@@ -78,6 +79,7 @@ ATTRIBUTE_VALUES: Mapping[str, AttributeValues] = {
     "stride": AttributeValues(
         ((1, 1), (2, 2), (1, 2), (3, 1), (3, 3), (4, 2)), tuple(itertools.product(STRIDES, repeat=2))
     ),
+    "to": _words(*PRECISIONS),
     "value": AttributeValues((0, *_SIGNED), (0, 1, -1, 2, Fraction(1, 2)), (0, 1, -1, 2, Fraction(1, 2))),
 }
 """Of attributes whose values do not depend on the types of inputs; sizes of the bound are added to it."""
@@ -97,9 +99,6 @@ FEW_VALUES: Mapping[str, tuple[AttributeTerm, ...]] = {
 FEW_INTEGERS: tuple[AttributeTerm, ...] = (3, 5, 2)
 FEW_FRACTIONS: tuple[AttributeTerm, ...] = (Fraction(1, 2), Fraction(3, 4), Fraction(2, 7))
 """The same for attributes that are numbers."""
-
-NUMERIC = NUMBERS
-"""Attributes of which every number is a value, and on which no type depends."""
 
 _OTHER = AttributeValues()
 

@@ -37,6 +37,11 @@ class ElementType(enum.StrEnum):
         return self in _FLOATS
 
     @property
+    def is_integer(self) -> bool:
+        """Whether elements are whole numbers of a fixed width."""
+        return self.is_movable and not self.is_float and self is not ElementType.BOOL
+
+    @property
     def is_movable(self) -> bool:
         """Whether elements are numbers or truth values that operators may move without computing."""
         return self not in _NEITHER

@@ -11,7 +11,7 @@ from onnx.defs import OpSchema
 
 from superopt.errors import UnsupportedError
 from superopt.ir.graph import Node
-from superopt.onnx_io import emit_elementwise, emit_layers, emit_reductions, emit_shape
+from superopt.onnx_io import emit_elementwise, emit_layers, emit_reductions, emit_selection, emit_shape
 from superopt.onnx_io.recipes import Emission, OnnxAttribute, Operand, Recipe, Writer
 from superopt.ops import Operator, attributes_of
 from superopt.ops.activation import Gelu, HardSwish, Silu, Softmax
@@ -19,11 +19,14 @@ from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd,
 from superopt.ops.convolution import Conv, Enlarge, KernelResponse
 from superopt.ops.elementwise import Add, Divide, Multiply, Power, Scale, Subtract
 from superopt.ops.filled import Full, Ones
+from superopt.ops.lookup import Lookup
 from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.normalization import LayerNormalization, RmsNormalization
 from superopt.ops.order import Clip, Maximum, Minimum
 from superopt.ops.pooling import AveragePool, MaxPool
+from superopt.ops.precision import Cast
 from superopt.ops.reduction import ReduceMax, ReduceMean, ReduceMin, ReduceSum
+from superopt.ops.selection import Equal, Greater, LogicalAnd, LogicalNot, LogicalOr, Select
 from superopt.ops.shape import Broadcast, Concat, Reshape, Split
 from superopt.ops.transposed import ConvTranspose
 from superopt.ops.upsampling import LinearUpsample, NearestUpsample
@@ -37,18 +40,25 @@ EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
     BiasAdd: emit_layers.bias_add,
     Broadcast: emit_shape.broadcast,
     ChannelScale: lambda emission, node: emit_elementwise.per_channel(emission, node, "Mul"),
+    Cast: emit_selection.cast,
     Clip: emit_elementwise.clip,
     Concat: emit_shape.concat,
     Conv: emit_layers.conv,
     ConvTranspose: emit_layers.conv_transpose,
     Divide: emit_elementwise.pointwise,
     Enlarge: emit_layers.enlarge,
+    Equal: emit_selection.pointwise,
     Full: emit_shape.filled,
     Gelu: emit_elementwise.gelu,
+    Greater: emit_selection.pointwise,
     HardSwish: emit_elementwise.hard_swish,
     KernelResponse: emit_layers.kernel_response,
     LayerNormalization: emit_reductions.layer_normalization,
     LinearUpsample: emit_layers.upsample,
+    LogicalAnd: emit_selection.pointwise,
+    LogicalNot: emit_selection.pointwise,
+    LogicalOr: emit_selection.pointwise,
+    Lookup: emit_selection.lookup,
     Matmul: emit_layers.matmul,
     Maximum: emit_elementwise.pointwise,
     MaxPool: emit_layers.max_pool,
@@ -64,6 +74,7 @@ EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
     Reshape: emit_shape.reshape,
     RmsNormalization: emit_reductions.rms_normalization,
     Scale: emit_elementwise.scale,
+    Select: emit_selection.pointwise,
     Silu: emit_elementwise.silu,
     Softmax: emit_elementwise.softmax,
     Split: emit_shape.split,

@@ -47,10 +47,15 @@ class Folder:
             self._evaluate(self._graph[node_id])
         array = self._arrays[value][0]
         type_ = self._graph.type_of(value)
-        if isinstance(type_, TensorType) and type_.element.is_float:
+        if isinstance(type_, TensorType) and type_.element.is_movable:
             with np.errstate(over="ignore"):
                 return np.asarray(array, dtype_of(type_.element))
         return array
+
+    def _has_integers(self, node: Node) -> bool:
+        """Whether it computes with integers, which wrap around."""
+        types = (self._graph.type_of(value) for value in (*node.inputs, *node.values))
+        return all(isinstance(t, TensorType) and t.element.is_integer for t in types)
 
     def _missing(self, values: Iterable[Value]) -> list[NodeId]:
         """The nodes that must still be evaluated to have the values."""
@@ -62,7 +67,7 @@ class Folder:
             results: tuple[Array, ...] = (np.asarray(self._weight(operator.label))[np.newaxis],)
         elif isinstance(operator, Operator):
             operands = [self._arrays[value] for value in node.inputs]
-            if not operator.moves:
+            if not operator.moves and not (operator.polynomial and self._has_integers(node)):
                 operands = [array.astype(np.float64) for array in operands]
             results = operator.evaluate(self._domain, *operands)
         else:

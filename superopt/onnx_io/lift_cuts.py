@@ -17,6 +17,7 @@ from superopt.onnx_io.site import NotLiftedError, Site, known_number
 from superopt.ops.base import axis_of
 from superopt.ops.elementwise import Identity
 from superopt.ops.filled import Full
+from superopt.ops.lookup import Lookup
 from superopt.ops.pooling import MaxPool
 from superopt.ops.shape import Concat, Reshape, Split
 
@@ -94,14 +95,15 @@ def _piece(site: Site, data: Value, axis: int, sizes: tuple[int, ...], number: i
 
 
 def _gather(site: Site) -> tuple[Value, ...]:
-    """One position of an axis, or several in a row."""
+    """One position of an axis, or several in a row; rows of a table at indices that are computed."""
     own = site.moved(0)
     content = site.constant(1)
-    if content is None:
-        raise NotLiftedError("the indices are computed at run time")
     part = _looked_up(site, site.node, own)
-    if part is None:
-        raise NotLiftedError("the indices are not positions in a row")
+    if content is None or part is None:
+        if axis_of("gather", site.integer("axis", 0), own.rank):
+            raise NotLiftedError("the indices are not positions in a row, and the axis is not the first")
+        site.moved(1)
+        return (site.add(Lookup(), site.value(0), site.value(1)),)
     result = _part(site, site.value(0), part)
     shape = (*own.shape[: part.axis], *content.shape, *own.shape[part.axis + 1 :])
     if site.moved_type(result).shape != shape:

@@ -11,7 +11,6 @@ import numpy as np
 from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import Value
 from superopt.ir.types import ElementType, TensorType
-from superopt.onnx_io.protos import ONNX_ELEMENTS
 from superopt.onnx_io.site import NotLiftedError, Site, finite_fraction
 from superopt.ops.activation import HardSigmoid, Relu
 from superopt.ops.affine import BiasAdd, ChannelScale
@@ -47,12 +46,15 @@ def channel_axis(data: TensorType, weight: TensorType) -> int | None:
 
 
 def _broadcast(site: Site, value: Value, shape: tuple[Dimension, ...]) -> Value:
-    return value if site.type_of(value).shape == shape else site.add(Broadcast(shape), value)
+    return value if site.moved_type(value).shape == shape else site.add(Broadcast(shape), value)
 
 
-def _pointwise(site: Site, operator: Operator, left: Value, right: Value) -> Value:
-    shape = broadcast_shape(site.type_of(left).shape, site.type_of(right).shape)
-    return site.add(operator, _broadcast(site, left, shape), _broadcast(site, right, shape))
+def pointwise(site: Site, operator: Operator, *operands: Value) -> Value:
+    """An elementwise operator of operands that broadcast to one shape."""
+    shape: tuple[Dimension, ...] = ()
+    for operand in operands:
+        shape = broadcast_shape(shape, site.moved_type(operand).shape)
+    return site.add(operator, *(_broadcast(site, operand, shape) for operand in operands))
 
 
 def _vector(site: Site, value: Value) -> Value:
@@ -123,7 +125,7 @@ def _add(site: Site) -> tuple[Value, ...]:
         if is_image(site.type(data)):
             return (_same_for_all_channels(site, site.value(data), site.value(number)),)
     biased = _per_channel(site, BiasAdd)
-    return (biased if biased is not None else _pointwise(site, Add(), site.value(0), site.value(1)),)
+    return (biased if biased is not None else pointwise(site, Add(), site.value(0), site.value(1)),)
 
 
 def _multiply(site: Site) -> tuple[Value, ...]:
@@ -135,7 +137,7 @@ def _multiply(site: Site) -> tuple[Value, ...]:
             return (site.add(Scale(), site.value(data), _scalar(site, site.value(factor))),)
         return (site.add(Scale(), site.value(data), site.add(Full(number, ()))),)
     scaled = _per_channel(site, ChannelScale)
-    return (scaled if scaled is not None else _pointwise(site, Multiply(), site.value(0), site.value(1)),)
+    return (scaled if scaled is not None else pointwise(site, Multiply(), site.value(0), site.value(1)),)
 
 
 def _subtract(site: Site) -> tuple[Value, ...]:
@@ -149,7 +151,7 @@ def _subtract(site: Site) -> tuple[Value, ...]:
         if axis is not None:
             negated = site.add(Scale(), site.value(1), site.number(-1, weight.element))
             return (site.add(BiasAdd(axis=axis), site.value(0), _vector(site, negated)),)
-    return (_pointwise(site, Subtract(), site.value(0), site.value(1)),)
+    return (pointwise(site, Subtract(), site.value(0), site.value(1)),)
 
 
 def _divide(site: Site) -> tuple[Value, ...]:
@@ -160,18 +162,27 @@ def _divide(site: Site) -> tuple[Value, ...]:
         if abs(mantissa) == 0.5 and -14 < exponent < 15:
             factor = site.number(1 / Fraction(divisor), site.type(0).element)
             return (site.add(Scale(), site.value(0), factor),)
-    return (_pointwise(site, Divide(), site.value(0), site.value(1)),)
+    return (pointwise(site, Divide(), site.value(0), site.value(1)),)
 
 
 def _chained(site: Site, operator: Operator) -> tuple[Value, ...]:
     """A binary operator applied to all operands, one after another."""
     result = site.value(0)
     if len(site.node.input) == 1:
-        site.type(0)
+        site.moved(0)
         return (site.add(Identity(), result),)
     for slot in range(1, len(site.node.input)):
-        result = _pointwise(site, operator, result, site.value(slot))
+        result = pointwise(site, operator, result, site.value(slot))
     return (result,)
+
+
+def _or_of_integers(lifter: Lifter, operator: Operator) -> Lifter:
+    """The lifter for floating point operands; integers, about which there are no rules, as they are."""
+
+    def lifted(site: Site) -> tuple[Value | None, ...]:
+        return lifter(site) if site.moved(0).element.is_float else _chained(site, operator)
+
+    return lifted
 
 
 def _sum(site: Site) -> tuple[Value, ...]:
@@ -200,13 +211,6 @@ def _dropout(site: Site) -> tuple[Value | None, ...]:
         if training is None or training.any():
             raise NotLiftedError("it may be in training mode")
     return (site.add(Identity(), site.value(0)), None)
-
-
-def _cast(site: Site) -> tuple[Value, ...]:
-    own = site.moved(0)
-    if site.integer("to", 0) != ONNX_ELEMENTS.get(own.element):
-        raise NotLiftedError("it changes the precision")
-    return (site.add(Identity(), site.value(0)),)
 
 
 def _bound(site: Site, slot: int, attribute: str, absent: float) -> Fraction | int | None:
@@ -241,9 +245,9 @@ def _clip(site: Site) -> tuple[Value, ...]:
             share = site.add(HardSigmoid(1 / Fraction(high), 0), data)
             return (site.add(Scale(), share, site.number(high, own.element)),)
         case _, None:
-            return (_pointwise(site, Maximum(), data, site.number(low, own.element)),)
+            return (pointwise(site, Maximum(), data, site.number(low, own.element)),)
         case None, _:
-            return (_pointwise(site, Minimum(), data, site.number(high, own.element)),)
+            return (pointwise(site, Minimum(), data, site.number(high, own.element)),)
         case _:
             return (site.add(Clip(low, high), data),)
 
@@ -266,16 +270,15 @@ _LARGEST = 3.4e38
 
 
 ELEMENTWISE: Mapping[str, Lifter] = {
-    "Add": _add,
-    "Cast": _cast,
+    "Add": _or_of_integers(_add, Add()),
     "Clip": _clip,
     "Div": _divide,
     "Dropout": _dropout,
     "Identity": _identity,
     "Max": _extremum(Maximum()),
     "Min": _extremum(Minimum()),
-    "Mul": _multiply,
+    "Mul": _or_of_integers(_multiply, Multiply()),
     "Pow": _power,
-    "Sub": _subtract,
+    "Sub": _or_of_integers(_subtract, Subtract()),
     "Sum": _sum,
 }

@@ -20,6 +20,7 @@ from superopt.onnx_io.lift_cuts import CUTS
 from superopt.onnx_io.lift_elementwise import ELEMENTWISE, Lifter
 from superopt.onnx_io.lift_layers import LAYERS
 from superopt.onnx_io.lift_reductions import REDUCTIONS
+from superopt.onnx_io.lift_selection import SELECTION
 from superopt.onnx_io.lift_shape import MOVEMENT
 from superopt.onnx_io.protos import STANDARD_DOMAINS, captured_names, element_type, names_within, subgraphs
 from superopt.onnx_io.shape_data import RULES as SIZE_ARITHMETIC
@@ -126,7 +127,7 @@ def _generic(name: str) -> Lifter:
     return lifter
 
 
-SPECIAL: Mapping[str, Lifter] = {**CUTS, **ELEMENTWISE, **LAYERS, **MOVEMENT, **REDUCTIONS}
+SPECIAL: Mapping[str, Lifter] = {**CUTS, **ELEMENTWISE, **LAYERS, **MOVEMENT, **REDUCTIONS, **SELECTION}
 LIFTERS: Mapping[str, Lifter] = {
     **{
         operator.onnx.op_type: _generic(name)

@@ -60,11 +60,6 @@ def checked_attribute(operator: str, name: str, value: object) -> object:
     return value
 
 
-def is_numeric(name: str) -> bool:
-    """Whether the attribute is a number of which no type depends, so that arithmetic may give it."""
-    return ATTRIBUTE_KINDS.get(name) is _NUMBER
-
-
 def _is_number(value: object) -> bool:
     return isinstance(value, int | Fraction)
 
@@ -112,6 +107,7 @@ ATTRIBUTE_KINDS: Mapping[str, AttributeKind] = {
     "includes_padding": AttributeKind("0 or 1", lambda value: value in (0, 1)),
     "padding": AttributeKind(f"{', '.join(PADDING_WORDS)} or four sizes (t, l, b, r)", _is_padding),
     "perm": AttributeKind("a tuple of axes", _tuple_of(_is_integer)),
+    "to": AttributeKind("f16, bf16, f32 or f64", lambda value: value in ("f16", "bf16", "f32", "f64")),
 }
 
 

@@ -84,8 +84,9 @@ class Operator(ABC):
     - numbers: the ``neutral`` last operand for which the result is the first one;
     - products: its kind of ``product``; inputs from ``parameters`` on are weights in every model, one of them
       (``kernel_input``) is a convolution kernel; ``windowed``: uses sliding windows over an image;
-    - types: all inputs have one type (``equal_inputs``); inputs except the first have ``side_rank``, numbers
-      or vectors along ``axis``, and the result has the type of the first; ``ranks`` of its input, weighted by
+    - types: inputs that are ``conditions`` only choose, as truth values or indices, and may be of such types;
+      all inputs have one type (``equal_inputs``); inputs except the first have ``side_rank``, numbers or
+      vectors along ``axis``, and the result has the type of the first; ``ranks`` of its input, weighted by
       repetition, empty for any;
     - fusions of the runtime: its ``role`` in groups, the operators that may surround it as the centre of a
       ``gate``, and the ``gate_step`` that it is around another;
@@ -132,6 +133,7 @@ class Operator(ABC):
     parameters: ClassVar[int | None] = None
     kernel_input: ClassVar[int | None] = None
     windowed: ClassVar[bool] = False
+    conditions: ClassVar[frozenset[int]] = frozenset()
     equal_inputs: ClassVar[bool] = False
     side_rank: ClassVar[int | None] = None
     ranks: ClassVar[tuple[int, ...]] = ()

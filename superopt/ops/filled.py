@@ -33,6 +33,15 @@ class Filled(Operator):
     def number(self) -> Fraction | int:
         """The number."""
 
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """() -> shape."""
+        tensors(self.name, 0, types)
+        return (TensorType(ElementType.FLOAT, self.shape),)
+
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """Every axis."""
+        return axis_by_axis(inputs, outputs)
+
     @staticmethod
     def number_in(term: Application) -> AttributeTerm | None:
         """The number in a term of such an operator; None if left open."""
@@ -51,15 +60,6 @@ class Ones(Filled):
     def number(self) -> Fraction | int:
         """1."""
         return 1
-
-    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
-        """() -> shape."""
-        tensors(self.name, 0, types)
-        return (TensorType(ElementType.FLOAT, self.shape),)
-
-    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
-        """Every axis."""
-        return axis_by_axis(inputs, outputs)
 
     def task(self, outputs: tuple[TensorType, ...]) -> Operator:
         """Of the shape of the part."""
@@ -84,15 +84,6 @@ class Full(Filled):
     def number(self) -> Fraction | int:
         """The value."""
         return self.value
-
-    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
-        """() -> shape."""
-        tensors(self.name, 0, types)
-        return (TensorType(ElementType.FLOAT, self.shape),)
-
-    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
-        """Every axis."""
-        return axis_by_axis(inputs, outputs)
 
     def task(self, outputs: tuple[TensorType, ...]) -> Operator:
         """Of the shape of the part."""

@@ -8,7 +8,7 @@ from typing import cast
 from superopt.errors import IllTypedError
 from superopt.ir.numbers import AttributeVariable, NumberExpression, substituted_number
 from superopt.ir.terms import Application, AttributeTerm, Term, Variable
-from superopt.ops.attributes import checked_attribute, is_numeric, normalise_attribute
+from superopt.ops.attributes import NUMBERS, checked_attribute, normalise_attribute
 from superopt.ops.base import OPERATORS, attribute_defaults, attribute_names
 
 
@@ -30,7 +30,7 @@ def application(operator: str, attributes: Mapping[str, AttributeTerm], *inputs:
                 raise IllTypedError(f"{operator} needs the attribute {name}")
             continue
         value = attributes[name]
-        if isinstance(value, NumberExpression) and not is_numeric(name):
+        if isinstance(value, NumberExpression) and name not in NUMBERS:
             raise IllTypedError(f"{operator}: {name} is not a number that can be calculated, got {value}")
         if not isinstance(value, AttributeVariable | NumberExpression):
             value = cast("AttributeTerm", checked_attribute(operator, name, value))

@@ -107,12 +107,18 @@ def obstacle(graph: Graph, match: Match) -> Obstacle | None:
 
 
 def _variable_types(graph: Graph, match: Match) -> dict[str, TensorType] | None:
-    """Types of the variables; None unless all are floating-point tensors, since rules hold over the reals."""
+    """Types of the variables; None unless all are floating-point tensors, since rules hold over the reals, or
+    conditions."""
     types: dict[str, TensorType] = {}
+    conditions = match.substitution.conditional_variables
     for name, binding in match.values.items():
         parts = binding.values if isinstance(binding, Bundle) else (binding,)
         part_types = [graph.type_of(part) for part in parts]
-        if not all(isinstance(t, TensorType) and t.element.is_float for t in part_types):
+        if not all(
+            isinstance(t, TensorType)
+            and (t.element.is_float or (name in conditions and t.element.is_movable))
+            for t in part_types
+        ):
             return None
         known = [t for t in part_types if isinstance(t, TensorType)]
         types[name] = joined_along(binding.axis).infer(*known)[0] if isinstance(binding, Bundle) else known[0]

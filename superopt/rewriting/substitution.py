@@ -94,6 +94,14 @@ class Substitution:
         return not self.conditions and any(repeated)
 
     @cached_property
+    def conditional_variables(self) -> frozenset[str]:
+        """The variables that are moved at most before an operator takes them as a condition, on both sides:
+        what the rule says of any numbers, it says of truth values."""
+        terms = (*self.source, *self.target)
+        read_as_numbers = set[str]().union(*(_read_as_numbers(term) for term in terms))
+        return frozenset(variables(*terms)) - read_as_numbers
+
+    @cached_property
     def shared_open_terms(self) -> tuple[Application, ...]:
         """Terms on both sides whose inputs do not determine their type: an equation gives a term one type."""
         of_source = frozenset(self.source_applications)
@@ -177,6 +185,19 @@ def why_unusable(source: Iterable[Term], target: Iterable[Term]) -> str | None:
     if _divides(target) and not _divides(source):
         return "the target divides tensors, which is for a plan to do"
     return None
+
+
+def _read_as_numbers(term: Term, *, as_condition: bool = False) -> frozenset[str]:
+    """The variables of a term of which more matters than whether they are true."""
+    if isinstance(term, Variable):
+        return frozenset[str]() if as_condition else frozenset((term.name,))
+    own = traits(term.operator)
+    return frozenset[str]().union(
+        *(
+            _read_as_numbers(child, as_condition=slot in own.conditions or (as_condition and own.moves))
+            for slot, child in enumerate(term.inputs)
+        )
+    )
 
 
 def _divides(terms: Iterable[Term]) -> bool:

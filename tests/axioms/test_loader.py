@@ -31,6 +31,7 @@ def test_every_family_has_axioms() -> None:
             "parallel",
             "pooling",
             "reduction",
+            "selection",
             "upsampling",
         ]
     )

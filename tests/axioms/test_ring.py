@@ -42,6 +42,12 @@ class WrappingIntegers(FloatDomain):
     def maximum(self, left: Array, right: Array) -> Array:
         raise NotARingError("order")
 
+    def select(self, condition: Array, left: Array, right: Array) -> Array:
+        raise NotARingError("order")
+
+    def rows(self, table: Array, indices: Array) -> Array:
+        raise NotARingError("order")
+
     def exp(self, array: Array) -> Array:
         raise NotARingError("exponential")
 

@@ -129,7 +129,10 @@ for f in element_wise and of_two:
 def test_marks_are_for_operators_with_a_trait() -> None:
     axioms = axioms_from_text({"f": MARKED})
     assert axioms.ring == {"a-add", "a-sub", "a-mul"}
-    binary = ("add", "sub", "mul", "div", "maximum", "minimum")
+    binary = (
+        *("add", "sub", "mul", "div", "maximum", "minimum"),
+        *("equal", "greater", "logical-and", "logical-or"),
+    )
     assert axioms.lemmas == {"a-sub", "a-minimum", *(f"b-{name}" for name in binary)}
     assert {axioms.reasons[name] for name in axioms.by_name} == {"All of them.", "One of them."}
 

@@ -33,6 +33,7 @@ fractions = st.fractions(-3, 3, max_denominator=50)
 sizes = st.integers(0, 9)
 VALUES: dict[str, st.SearchStrategy[AttributeTerm]] = {
     "activation": st.sampled_from(("none", "relu", "sigmoid", "tanh")),
+    "to": st.sampled_from(("f16", "bf16", "f32", "f64")),
     "approximate": st.sampled_from(("none", "tanh")),
     "axis": st.integers(-4, 4),
     "includes_padding": st.integers(0, 1),

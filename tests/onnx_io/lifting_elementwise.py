@@ -124,16 +124,30 @@ ELEMENTWISE = (
     ),
     Case(
         "integers",
-        [node("Add", "x x", "y")],
+        [
+            node("Add", "x x", "a"),
+            node("Unsqueeze", "a z", "b"),
+            node("Max", "b x", "c"),
+            node("Div", "c two", "y"),
+        ],
         [value("x", [3], TensorProto.INT64)],
         lifted="""
             x = input: i64[3]
-            %1 = opaque[domain=, op_type=Add, index=0, reason=int64 operands stay as they are: rules are over the reals](x, x): i64[3]
-            return %1
+            %1 = add(x, x): i64[3]
+            %2 = reshape[shape=(1, 3)](%1): i64[1, 3]
+            %3 = broadcast[shape=(1, 3)](x): i64[1, 3]
+            %4 = maximum(%2, %3): i64[1, 3]
+            two = weight: i64[]
+            %6 = opaque[domain=, op_type=Div, index=3, reason=int64 operands stay as they are: rules are over the reals](%4, two): i64[1, 3]
+            return %6
         """,
         written="""
-            y = Add(x, x)
+            a = Add(x, x)
+            b = Reshape(a, superopt/shape_0)
+            c = Max(b, x)
+            y = Div(c, two)
         """,
+        weights=[tensor("z", [0], np.int64), tensor("two", 2, np.int64)],
     ),
     Case(
         "a sum of three",

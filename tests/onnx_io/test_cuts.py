@@ -126,10 +126,11 @@ GATHERS: dict[str, tuple[object, int, str]] = {
     "in a row": ([1, 2, 3], 1, "split"),
     "in a row over the end": ([-2, -1], 1, "split"),
     "all": ([0, 1, 2, 3], 0, "identity"),
-    "backwards": ([2, 1], 0, "opaque"),
-    "twice": ([1, 1], 0, "opaque"),
-    "wrapping around": ([-1, 0], 0, "opaque"),
-    "none": (np.zeros(0), 0, "opaque"),
+    "backwards": ([2, 1], 0, "lookup"),
+    "backwards along another axis": ([2, 1], 1, "opaque"),
+    "twice": ([1, 1], 0, "lookup"),
+    "wrapping around": ([-1, 0], 0, "lookup"),
+    "none": (np.zeros(0), 0, "lookup"),
 }
 
 
@@ -145,13 +146,18 @@ def test_a_gather_of_known_positions_is_a_piece(indices: object, axis: int, lift
     assert written_as_it_was(content) == content
 
 
-def test_a_gather_of_computed_positions_stays() -> None:
+@pytest.mark.parametrize(("axis", "lifted"), [(0, "lookup"), (-2, "lookup"), (1, "opaque")])
+def test_rows_at_computed_positions_are_looked_up(axis: int, lifted: str) -> None:
     content = model(
-        [node("Gather", "x i", "y")],
+        [node("Gather", "x i", "y", axis=axis)],
         [value("x", [4, 6]), value("i", [2], onnx.TensorProto.INT64)],
-        [value("y", [2, 6])],
+        [value("y", [None, None])],
     ).SerializeToString()
-    assert lift(load_model(content)).opaque == (("y", "Gather", "the indices are computed at run time"),)
+    assert working(content) == lifted
+    again = written_anew(content)
+    given = {"x": np.arange(24, dtype=np.float32).reshape(4, 6), "i": np.array([-1, 2])}
+    for expected, got in zip(run(content, given), run(again, given), strict=True):
+        np.testing.assert_array_equal(got, expected)
 
 
 def canonical(content: bytes) -> Graph:

@@ -12,9 +12,10 @@ from tests.onnx_io.kit import assert_same_results, listing
 from tests.onnx_io.lifting import Case
 from tests.onnx_io.lifting_elementwise import ELEMENTWISE
 from tests.onnx_io.lifting_layers import LAYERS
+from tests.onnx_io.lifting_selection import SELECTION
 from tests.onnx_io.lifting_shapes import SHAPES
 
-CASES = (*ELEMENTWISE, *LAYERS, *SHAPES)
+CASES = (*ELEMENTWISE, *LAYERS, *SELECTION, *SHAPES)
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
@@ -54,4 +55,5 @@ def test_opaque_nodes_say_why() -> None:
         "softmax of several axes": "in operator set 11 it spans all axes from 1 on",
         "integers": "int64 operands stay as they are: rules are over the reals",
         "unknown dimensions": "no operator describes it",
+        "casts": "it cuts numbers off",
     }

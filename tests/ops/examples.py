@@ -59,6 +59,7 @@ VALUES: Mapping[str, tuple[object, ...]] = {
     "size": (1, 2, 3),
     "sizes": ((1, 2), (1, 1, 2), (2, 2)),
     "stride": ((1, 1), (2, 1)),
+    "to": ("f16", "bf16", "f32", "f64"),
     "value": (0, Fraction(-2, 3)),
 }
 PER_OPERATOR = 24

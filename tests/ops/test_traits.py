@@ -28,6 +28,14 @@ class _Watching(FloatDomain):
         self.compared = True
         return super().minimum(left, right)
 
+    def select(self, condition: Numbers, left: Numbers, right: Numbers) -> Numbers:
+        self.compared = True
+        return super().select(condition, left, right)
+
+    def rows(self, table: Numbers, indices: Numbers) -> Numbers:
+        self.compared = True
+        return super().rows(table, indices)
+
     def max_along(self, array: Numbers, axis: int) -> Numbers:
         self.compared = True
         return super().max_along(array, axis)

@@ -31,6 +31,13 @@ IMAGE = (2, 4, 5, 6)
 CASES: list[tuple[str, dict[str, object], list[tuple[int, ...]]]] = [
     *((name, {}, [(2, 3), (2, 3)]) for name in ("add", "sub", "mul", "div", "maximum", "minimum")),
     *((name, {}, [(2, 3)]) for name in ("identity", "sqrt", "relu", "sigmoid", "tanh", "hard_swish", "silu", "erf", "gelu", "log", "absolute", "leaky_relu")),
+    *((name, {}, [(2, 3), (2, 3)]) for name in ("greater", "equal", "logical_and", "logical_or")),
+    ("logical_not", {}, [(2, 3)]),
+    *(("lookup", {}, [table, (3,)]) for table in ((4, 5), (1, 2), (3,), (2, 2, 2), ())),
+    ("lookup", {}, [(4, 5), (2, 3)]),
+    ("select", {}, [(2, 3), (2, 3), (2, 3)]),
+    ("select", {}, [(3,), (2, 3), (2, 3)]),
+    ("cast", {"to": "f64"}, [(2, 3)]),
     ("add", {}, [(2, 3), (3, 2)]),
     ("scale", {}, [(2, 3), ()]),
     ("scale", {}, [(2, 3), (1,)]),

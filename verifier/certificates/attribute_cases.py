@@ -15,11 +15,11 @@ from fractions import Fraction
 from math import gcd, prod
 
 from superopt.errors import IllTypedError
-from superopt.instances.values import ATTRIBUTE_VALUES, NUMERIC
+from superopt.instances.values import ATTRIBUTE_VALUES
 from superopt.ir.dimensions import symbol
 from superopt.ir.numbers import AttributeVariable, names_of
 from superopt.ir.terms import Condition, ConditionCall, Equation, applications
-from superopt.ops.attributes import PADDING_WORDS, PAIRS
+from superopt.ops.attributes import NUMBERS, PADDING_WORDS, PAIRS
 from superopt.rewriting.conditions import holds, names_in
 
 _GENERIC = tuple(Fraction(p, q) for p, q in ((17, 19), (23, 29), (31, 37), (41, 43), (47, 53), (59, 61)))
@@ -35,7 +35,7 @@ def attribute_cases(goal: Equation, largest_rank: int) -> Iterator[Mapping[str, 
     Raises IllTypedError if the values cannot be enumerated completely.
     """
     kinds = {name: _kind(name, said) for name, said in _kinds(goal).items()}
-    numbers = [name for name, kind in kinds.items() if kind in NUMERIC]
+    numbers = [name for name, kind in kinds.items() if kind in NUMBERS]
     degrees = [name for name, kind in kinds.items() if kind == "degree"]
     others = [name for name in kinds if name not in numbers and name not in degrees]
     for condition in goal.conditions:
@@ -54,7 +54,7 @@ def attribute_cases(goal: Equation, largest_rank: int) -> Iterator[Mapping[str, 
 def represented_variables(equation: Equation) -> frozenset[str]:
     """Return the attribute variables with one representative value per case: numbers and degrees."""
     kinds = _kinds(equation)
-    return frozenset(name for name, said in kinds.items() if said & NUMERIC or "degree" in said)
+    return frozenset(name for name, said in kinds.items() if said & NUMBERS or "degree" in said)
 
 
 def _relates_tensors(condition: Condition) -> bool:
@@ -82,7 +82,7 @@ def _kinds(equation: Equation) -> dict[str, set[str]]:
 
 def _kind(name: str, said: Set[str]) -> str:
     """Return the kind that types depend on; raises IllTypedError if there are several."""
-    typed = sorted(said - NUMERIC) or sorted(said)[:1]
+    typed = sorted(said - NUMBERS) or sorted(said)[:1]
     if len(typed) > 1:
         raise IllTypedError(f"{name} stands for several attributes: {', '.join(typed)}")
     return typed[0]
@@ -119,7 +119,7 @@ def generic_numbers(goal: Equation) -> Mapping[str, object]:
 
 def numbers_of(equation: Equation) -> frozenset[str]:
     """Return the attribute variables that are numbers of which no type depends."""
-    return frozenset(name for name, said in _kinds(equation).items() if said <= NUMERIC)
+    return frozenset(name for name, said in _kinds(equation).items() if said <= NUMBERS)
 
 
 def _generic_numbers(goal: Equation, names: Sequence[str]) -> Mapping[str, object]:

@@ -20,7 +20,7 @@ from superopt.ir.terms import (
     attribute_variables,
     variables,
 )
-from superopt.ops.attributes import is_numeric
+from superopt.ops.attributes import NUMBERS
 from superopt.ops.terms import application
 from superopt.verifier.certificates.attribute_cases import numbers_of, represented_variables
 from superopt.verifier.certificates.certificate import Certificate, Link
@@ -96,7 +96,7 @@ def _require_numbers_in_place(goal: Equation, axiom: Equation, link: Link, place
         require(name in own or not names_of(value) & numbers, f"{place}: {name} is no number like others")
     for term in applications(*(term for _, term in link.terms)):
         for name, value in term.attributes:
-            fits = is_numeric(name) or not names_of(value) & numbers
+            fits = name in NUMBERS or not names_of(value) & numbers
             require(fits, f"{place}: {term.operator}: {name} is no number like others")
 
 

@@ -31,7 +31,7 @@ from superopt.ir.terms import (
     subterms,
 )
 from superopt.ir.types import TensorType
-from superopt.ops.attributes import is_numeric
+from superopt.ops.attributes import NUMBERS
 from superopt.ops.base import Operator, attributes_of, operator_from_attributes
 from superopt.ops.sharding import is_divided
 from superopt.ops.terms import application, instantiate
@@ -217,7 +217,7 @@ def _with_generic_numbers(goal: Equation, instance: Instance) -> Instance:
 
 
 def _with_numbers(term: Application, operator: Operator, attributes: Mapping[str, object]) -> Operator:
-    given = {name: value for name, value in term.attributes if is_numeric(name) and names_of(value)}
+    given = {name: value for name, value in term.attributes if name in NUMBERS and names_of(value)}
     if not given:
         return operator
     values = {name: substituted_number(value, attributes) for name, value in given.items()}

@@ -32,7 +32,7 @@ from superopt.ir.terms import (
     attribute_variables,
     variables,
 )
-from superopt.ops.attributes import is_numeric
+from superopt.ops.attributes import NUMBERS
 from superopt.ops.base import OPERATORS, attribute_defaults, attribute_names, normalise_attribute
 from superopt.ops.parallel import ParallelOperator
 from superopt.ops.terms import application
@@ -53,7 +53,7 @@ _GOAL = "!"
 def sort_of(attribute: str) -> str:
     """Return the sort of the named attribute: one sort for all numbers, a separate sort for each other
     attribute."""
-    is_number = is_numeric(attribute) or attribute == "degree"
+    is_number = attribute in NUMBERS or attribute == "degree"
     return "P-number" if is_number else f"P-{attribute}"
 
 

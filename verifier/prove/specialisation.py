@@ -37,7 +37,7 @@ from superopt.ir.terms import (
     calculated,
     subterms,
 )
-from superopt.ops.attributes import is_numeric
+from superopt.ops.attributes import NUMBERS
 from superopt.ops.terms import application
 from superopt.rewriting.conditions import computed, holds, is_computation, names_in
 from superopt.verifier.certificates.attribute_cases import numbers_of
@@ -141,7 +141,7 @@ def _numbers_in(goal: Equation) -> list[Number]:
     """Return the numbers in the goal with all parts of what it calculates, inverses of its constants, their
     sums and products from which one more step leads to another constant; and those numbers
     without which no difference is written as a sum."""
-    values = (value for term in goal.applications for name, value in term.attributes if is_numeric(name))
+    values = (value for term in goal.applications for name, value in term.attributes if name in NUMBERS)
     own = list(dict.fromkeys(part for value in values for part in parts_of(value)))
     constants = [n for n in own if isinstance(n, int | Fraction) and abs(n) not in (0, 1)][:_MOST_CONSTANTS]
     pairs = product(constants, repeat=2)

@@ -21,7 +21,6 @@ from superopt.domains import FieldArray, PrimeFieldDomain
 from superopt.domains.prime_field import MODULUS
 from superopt.errors import IllTypedError
 from superopt.instances.channels import Sizes
-from superopt.instances.claimed import ClaimedInstances
 from superopt.instances.drawn import DrawnInstances
 from superopt.instances.instance import Instance
 from superopt.instances.sampler import InstanceSampler
@@ -88,7 +87,7 @@ def refute(equation: Equation, effort: Effort = Effort(), seed: int | None = 0) 
     open. With ``seed`` None, choices are unpredictable.
     """
     seed = chosen_seed(seed)
-    return refute_on(ClaimedInstances(equation, seed_of(equation, 0, seed)), effort, seed)
+    return refute_on(InstanceSampler(equation, seed_of(equation, 0, seed)), effort, seed)
 
 
 def refute_on(sampler: InstanceSampler, effort: Effort, seed: int = 0) -> Refutation:

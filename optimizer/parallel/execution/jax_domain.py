@@ -69,6 +69,12 @@ class JaxDomain(Domain[Any]):
         """Elementwise maximum."""
         return self._numpy.maximum(*aligned(left, right))
 
+    def select(self, condition: Any, left: Any, right: Any) -> Any:
+        """The chosen one."""
+        left, right = aligned(left, right)
+        (condition, left), (_, right) = aligned(condition, left), aligned(condition, right)
+        return self._numpy.where(condition > 0, left, right)
+
     def exp(self, array: Any) -> Any:
         """Exponential."""
         return self._numpy.exp(array)

@@ -72,6 +72,8 @@ def applied(operator: str, attributes: Attributes, *inputs: Shards) -> Shards:
     read, written, order = _letters(operator, attributes, *(len(each.degrees) for each in inputs))
     if operator == "conv":
         read, written, order = _of_groups(attributes, inputs, read, written, order)
+    if operator == "kernel_response" and _channels(inputs[1], 0) != _channels(inputs[0], 1):
+        read, order = ["o---", "o"], "o"
     return _task_by_task(operator, attributes, inputs, (read, written, order))
 
 
@@ -126,6 +128,11 @@ def _letters(operator: str, attributes: Attributes, *ranks: int) -> tuple[list[s
         return [f"{left}ik", f"{right}kj"], f"{batch}ij", f"{batch}ijk"
     if operator == "conv":
         return ["nk--", "ok--"], "no--", "nok" if attributes.get("activation", "none") == "none" else "no"
+    if operator == "kernel_response":
+        return ["ok--", "k"], "o", "ok"
+    if operator == "lookup":
+        chosen = _AXES[: ranks[1]]
+        return [f"{WHOLE}z", chosen], f"{chosen}z", f"{chosen}z"
     if operator in _BY_CHANNEL:
         return ["ab--"], "ab--", "ab"
     if operator == "scale":
@@ -156,9 +163,7 @@ def _of_groups(
 ) -> tuple[list[str], str, str]:
     """The letters of a convolution: with groups, channels of both are divided as groups are."""
     data, weight = inputs
-    channels = next(iter(data.parts.values())).shape[1] * data.degrees[1] * data.turns[1]
-    per_group = next(iter(weight.parts.values())).shape[1] * weight.degrees[1] * weight.turns[1]
-    if channels != per_group:
+    if _channels(data, 1) != _channels(weight, 1):
         return ["no--", "o---"], written, "no"
     if attributes.get("activation", "none") != "none":
         return ["n---", "o---"], written, "no"
@@ -204,3 +209,7 @@ def _put_together(operator: str, attributes: Attributes, x: Shards) -> Shards:
 
 def _changed(counts: Places, axis: int, count: int) -> Places:
     return (*counts[:axis], count, *counts[axis + 1 :])
+
+
+def _channels(of: Shards, axis: int) -> int:
+    return next(iter(of.parts.values())).shape[axis] * of.degrees[axis] * of.turns[axis]

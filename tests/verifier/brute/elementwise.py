@@ -94,6 +94,15 @@ def _along(attributes: Attributes, x: Real, vector: Real) -> Real:
     return vector.reshape(shape)
 
 
+def _truth(*operands: Real, of: Real) -> Real:
+    """1 and 0; undefined where an operand is."""
+    return np.where(np.isnan(sum(operands, np.zeros(()))), np.nan, of.astype(np.float64))
+
+
+def _selected(_: Attributes, condition: Real, x: Real, y: Real) -> Real:
+    return np.where(np.isnan(condition), np.nan, np.where(condition > 0, x, y))
+
+
 def _vectors(_: Attributes, *shapes: Shape) -> Shape:
     need(all(len(shape) == 1 and shape == shapes[0] for shape in shapes))
     return shapes[0]
@@ -103,6 +112,9 @@ SHAPES: Mapping[str, ShapeOf] = {
     **dict.fromkeys(("add", "sub", "mul", "div", "identity", "sqrt", "power", "relu", "sigmoid"), _same),
     **dict.fromkeys(("tanh", "hard_sigmoid", "hard_swish", "silu", "erf", "gelu", "exp", "log"), _same),
     **dict.fromkeys(("maximum", "minimum", "absolute", "clip", "leaky_relu"), _same),
+    **dict.fromkeys(
+        ("cast", "select", "greater", "equal", "logical_and", "logical_or", "logical_not"), _same
+    ),
     **dict.fromkeys(("affine", "channel_scale", "bias_add"), _channelwise),
     **dict.fromkeys(("batchnorm_scale", "batchnorm_shift"), _vectors),
     **dict.fromkeys(("reduce_sum", "reduce_mean", "reduce_max", "reduce_min"), _reduced_shape),
@@ -136,6 +148,13 @@ VALUES: Mapping[str, ValueOf] = {
     "absolute": lambda _, x: np.abs(x),
     "clip": lambda a, x: np.minimum(np.maximum(x, float(a["low"])), float(a["high"])),
     "leaky_relu": lambda a, x: np.where(x < 0, float(a.get("alpha", 0.01)) * x, x),
+    "cast": lambda _, x: x,
+    "select": _selected,
+    "greater": lambda _, x, y: _truth(x, y, of=x > y),
+    "equal": lambda _, x, y: _truth(x, y, of=x == y),
+    "logical_and": lambda _, x, y: _truth(x, y, of=(x > 0) & (y > 0)),
+    "logical_or": lambda _, x, y: _truth(x, y, of=(x > 0) | (y > 0)),
+    "logical_not": lambda _, x: _truth(x, of=x <= 0),
     "reduce_sum": lambda a, x: x.sum(axis=axis_of(a, x.shape), keepdims=True),
     "reduce_mean": lambda a, x: x.mean(axis=axis_of(a, x.shape), keepdims=True),
     "reduce_max": lambda a, x: x.max(axis=axis_of(a, x.shape), keepdims=True),

@@ -57,6 +57,18 @@ def _broadcast_shape(attributes: Attributes, shape: Shape) -> Shape:
     return target
 
 
+def _rows_shape(_: Attributes, table: Shape, indices: Shape) -> Shape:
+    need(len(table) == 2)
+    return (*indices, *table[1:])
+
+
+def _rows(_: Attributes, table: Real, indices: Real) -> Real:
+    """By the nearest whole number that is an index, also from the end."""
+    nearest = np.nan_to_num(np.ceil(indices - 0.5)).clip(-len(table), len(table) - 1).astype(int)
+    unknown = np.isnan(indices).reshape(*indices.shape, *(1,) * (table.ndim - 1))
+    return np.where(unknown, np.nan, table[nearest])
+
+
 SHAPES: Mapping[str, ShapeOf] = {
     "matmul": _matmul,
     "transpose": lambda a, s: tuple(s[axis] for axis in _permutation(a, len(s))),
@@ -66,6 +78,7 @@ SHAPES: Mapping[str, ShapeOf] = {
     "split1": lambda a, s: _half_shape(a, s, 1),
     "reshape": _reshape_shape,
     "broadcast": _broadcast_shape,
+    "lookup": _rows_shape,
     "ones": lambda a: a["shape"],
     "full": lambda a: a["shape"],
 }
@@ -77,6 +90,7 @@ VALUES: Mapping[str, ValueOf] = {
     "concat": lambda a, *parts: np.concatenate(parts, axis=axis_of(a, parts[0].shape)),
     "split0": lambda a, x: _halves(a, x)[0],
     "split1": lambda a, x: _halves(a, x)[1],
+    "lookup": _rows,
     "reshape": lambda a, x: x.reshape(a["shape"]),
     "broadcast": lambda a, x: np.broadcast_to(x, a["shape"]),
     "ones": lambda a: np.ones(a["shape"]),

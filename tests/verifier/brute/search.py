@@ -60,6 +60,7 @@ ATTRIBUTE_VALUES: Mapping[str, tuple[object, ...]] = {
     "axis": (0, 1, -1, -2, 2),
     "includes_padding": (0, 1),
     "approximate": ("none", "tanh"),
+    "to": ("f16", "bf16", "f32", "f64"),
     "perm": ((), (1, 0), (0, 2, 1), (1, 2, 0), (1, 0, 2, 3), (0, 1, 3, 2)),
     "size": (1, 2, 3),
     "shape": ((2,), (2, 3), (3, 2), (6,), (1, 2, 3)),

@@ -127,6 +127,12 @@ class DegreeDomain(Domain[Degrees]):
         self.has_order = True
         return _at(_spread(left, right), _largest((left, right), left.calls + right.calls))
 
+    def select(self, condition: Degrees, left: Degrees, right: Degrees) -> Degrees:
+        """One of both."""
+        self.has_order = True
+        either = _at(_spread(left, right), _largest((left, right), left.calls + right.calls))
+        return _at(_spread(condition, either), either)
+
     def max_along(self, array: Degrees, axis: int) -> Degrees:
         """One of those along the axis, also where there is only one."""
         self.has_order = True

@@ -20,12 +20,14 @@ import numpy as np
 import numpy.typing as npt
 
 from superopt.domains.base import Array, Domain, Rearrangement
+from superopt.domains.floats import FloatDomain
 
 MODULUS = 1047587
 EXPONENT_MODULUS = 523793
 """Both prime, MODULUS = 2 EXPONENT_MODULUS + 1, and 3 modulo 8, so that ``sqrt`` is one to one."""
 
 _GENERATOR = 4
+_FLOATS = FloatDomain()
 Integers = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 
@@ -176,6 +178,16 @@ class ResidueDomain(Domain[Residues]):
             exponent,
             np.where(larger, one, two),
         )
+
+    def select(self, condition: Residues, left: Residues, right: Residues) -> Residues:
+        """The argument chosen by the shadow of the condition."""
+        by, chosen = _shadow(condition), _FLOATS.select
+        exponent = shadow = None
+        if left.exponent is not None and right.exponent is not None:
+            exponent = chosen(by, left.exponent, right.exponent)
+        if left.shadow is not None and right.shadow is not None:
+            shadow = chosen(by, left.shadow, right.shadow)
+        return Residues(chosen(by, left.residue, right.residue), exponent, shadow)
 
     def max_along(self, array: Residues, axis: int) -> Residues:
         """The element with the largest shadow along an axis, which is dropped."""
