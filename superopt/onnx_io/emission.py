@@ -22,7 +22,7 @@ from superopt.ops.filled import Full, Ones
 from superopt.ops.lookup import Lookup
 from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.normalization import LayerNormalization, RmsNormalization
-from superopt.ops.order import Clip, Maximum, Minimum
+from superopt.ops.order import Clip, Maximum, Minimum, PRelu
 from superopt.ops.pooling import AveragePool, MaxPool
 from superopt.ops.precision import Cast
 from superopt.ops.reduction import ReduceMax, ReduceMean, ReduceMin, ReduceSum
@@ -67,6 +67,7 @@ EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
     NearestUpsample: emit_layers.upsample,
     Ones: emit_shape.filled,
     Power: emit_elementwise.power,
+    PRelu: lambda emission, node: emit_elementwise.per_channel(emission, node, "PRelu"),
     ReduceMax: emit_reductions.reduction,
     ReduceMean: emit_reductions.reduction,
     ReduceMin: emit_reductions.reduction,

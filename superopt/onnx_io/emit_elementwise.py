@@ -190,7 +190,7 @@ class Spread:
 
 
 def per_channel(emission: Emission, node: Node, op_type: str) -> Recipe:
-    """Mul or Add with one number per channel."""
+    """Mul, Add or PRelu with one number per channel."""
     vector = Spread(emission, node, 1)
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:

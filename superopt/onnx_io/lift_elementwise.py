@@ -17,7 +17,7 @@ from superopt.ops.affine import BiasAdd, ChannelScale
 from superopt.ops.base import Operator
 from superopt.ops.elementwise import Add, Divide, Identity, Multiply, Power, Scale, Subtract
 from superopt.ops.filled import Full, Ones
-from superopt.ops.order import Clip, Maximum, Minimum
+from superopt.ops.order import Clip, LeakyRelu, Maximum, Minimum, PRelu
 from superopt.ops.shape import Broadcast, Reshape
 
 Lifter = Callable[[Site], tuple[Value | None, ...]]
@@ -252,6 +252,18 @@ def _clip(site: Site) -> tuple[Value, ...]:
             return (site.add(Clip(low, high), data),)
 
 
+def _prelu(site: Site) -> tuple[Value, ...]:
+    """With one slope it is a leaky relu; slopes that differ do so along one axis."""
+    data, content = site.type(0), site.constant(1)
+    if content is not None and content.size == 1 and content.ndim <= data.rank:
+        alpha = finite_fraction(float(content.reshape(())), "the slope")
+        return (site.add(LeakyRelu(alpha), site.value(0)),)
+    axis = channel_axis(data, site.type(1)) if site.is_weight(1) else None
+    if axis is None:
+        raise NotLiftedError("its slopes are computed at run time, or differ along several axes")
+    return (site.add(PRelu(axis), site.value(0), _vector(site, site.value(1))),)
+
+
 def _extremum(operator: Operator) -> Lifter:
     """Max and Min of any number of operands."""
 
@@ -278,6 +290,7 @@ ELEMENTWISE: Mapping[str, Lifter] = {
     "Max": _extremum(Maximum()),
     "Min": _extremum(Minimum()),
     "Mul": _or_of_integers(_multiply, Multiply()),
+    "PRelu": _prelu,
     "Pow": _power,
     "Sub": _or_of_integers(_subtract, Subtract()),
     "Sum": _sum,

@@ -8,6 +8,7 @@ from typing import ClassVar, TypeVar
 
 from superopt.domains import Domain
 from superopt.ops.activation import rectified
+from superopt.ops.affine import ChannelOperator
 from superopt.ops.base import OnnxForm, register
 from superopt.ops.elementwise import BinaryElementwise, UnaryElementwise
 from superopt.ops.roles import FusionRole
@@ -101,3 +102,24 @@ class LeakyRelu(UnaryElementwise):
         positive = rectified(domain, x)
         negative = domain.subtract(x, positive)
         return (domain.add(positive, domain.multiply(negative, domain.rational(self.alpha))),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class PRelu(ChannelOperator):
+    """x where it is positive, else x times a slope per channel."""
+
+    name: ClassVar[str] = "prelu"
+    polynomial: ClassVar[bool] = False
+    comparing: ClassVar[bool] = True
+    composite: ClassVar[bool] = True
+    keeps_zero: ClassVar[bool] = True
+    role: ClassVar[FusionRole | None] = None
+    axis: int
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """The positive part, and the product of the negative part."""
+        data, slope = arrays
+        positive = rectified(domain, data)
+        negative = domain.subtract(data, positive)
+        return (domain.add(positive, domain.multiply(negative, self.spread(domain, data, slope))),)

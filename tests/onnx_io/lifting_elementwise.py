@@ -6,10 +6,35 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto
 
-from tests.onnx_io.kit import node, tensor, value
+from tests.onnx_io.kit import node, tensor, value, weight
 from tests.onnx_io.lifting import Case
 
 ELEMENTWISE = (
+    Case(
+        "slopes",
+        [
+            node("PRelu", "x s", "a"),
+            node("PRelu", "a half", "b"),
+            node("PRelu", "b last", "y"),
+        ],
+        [value("x", ["n", 4, 9, 5])],
+        lifted="""
+            x = input: f32[n, 4, 9, 5]
+            s = weight: f32[4, 1, 1]
+            %2 = reshape[shape=(4)](s): f32[4]
+            %3 = prelu[axis=1](x, %2): f32[n, 4, 9, 5]
+            %4 = leaky_relu[alpha=1/2](%3): f32[n, 4, 9, 5]
+            last = weight: f32[5]
+            %6 = prelu[axis=-1](%4, last): f32[n, 4, 9, 5]
+            return %6
+        """,
+        written="""
+            a = PRelu(x, s)
+            b = LeakyRelu(a)
+            y = PRelu(b, last)
+        """,
+        weights=[weight("s", 4, 1, 1), tensor("half", [0.5]), weight("last", 5)],
+    ),
     Case(
         "activations",
         [

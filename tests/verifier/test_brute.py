@@ -56,7 +56,7 @@ CASES: list[tuple[str, dict[str, object], list[tuple[int, ...]]]] = [
     *(("layer_normalization", {}, [(2, 3), (3,), vector]) for vector in ((3,), (1,), (2, 3))),
     ("affine", {"axis": 1}, [(2, 3, 4), (3,), (3,)]),
     ("affine", {"axis": 1}, [(2, 3, 4), (3,), (4,)]),
-    *((name, {"axis": axis}, [(2, 3, 4), (3,)]) for name in ("channel_scale", "bias_add") for axis in (-2, 0)),
+    *((name, {"axis": axis}, [(2, 3, 4), (3,)]) for name in ("channel_scale", "bias_add", "prelu") for axis in (-2, 0)),
     ("batchnorm_scale", {}, [(3,), (3,)]),
     ("batchnorm_shift", {}, [(3,), (3,), (3,)]),
     *(("matmul", {}, shapes) for shapes in ([(2, 3), (3, 4)], [(5, 2, 3), (3, 4)], [(2, 3), (5, 3, 4)], [(5, 2, 3), (5, 3, 4)], [(5, 2, 3), (4, 3, 4)], [(2, 3), (2, 3)], [(3,), (3, 2)])),

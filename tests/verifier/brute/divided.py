@@ -137,7 +137,7 @@ def _letters(operator: str, attributes: Attributes, *ranks: int) -> tuple[list[s
         return ["ab--"], "ab--", "ab"
     if operator == "scale":
         return [axes, ""], axes, axes
-    if operator in ("bias_add", "channel_scale", "affine"):
+    if operator in ("bias_add", "channel_scale", "prelu", "affine"):
         own = axes[axis_of(attributes, (1,) * ranks[0])]
         return [axes, *(own for _ in ranks[1:])], axes, axes
     if operator == "transpose":

@@ -115,7 +115,7 @@ SHAPES: Mapping[str, ShapeOf] = {
     **dict.fromkeys(
         ("cast", "select", "greater", "equal", "logical_and", "logical_or", "logical_not"), _same
     ),
-    **dict.fromkeys(("affine", "channel_scale", "bias_add"), _channelwise),
+    **dict.fromkeys(("affine", "channel_scale", "bias_add", "prelu"), _channelwise),
     **dict.fromkeys(("batchnorm_scale", "batchnorm_shift"), _vectors),
     **dict.fromkeys(("reduce_sum", "reduce_mean", "reduce_max", "reduce_min"), _reduced_shape),
     **dict.fromkeys(("rms_normalization", "layer_normalization"), _row_shape),
@@ -162,6 +162,7 @@ VALUES: Mapping[str, ValueOf] = {
     "rms_normalization": _rms,
     "layer_normalization": _layer_normalization,
     "affine": lambda a, x, s, t: x * _along(a, x, s) + _along(a, x, t),
+    "prelu": lambda a, x, s: np.where(x < 0, x * _along(a, x, s), x),
     "channel_scale": lambda a, x, s: x * _along(a, x, s),
     "bias_add": lambda a, x, t: x + _along(a, x, t),
     "batchnorm_scale": lambda a, g, v: quotient(g, np.sqrt(v + float(a.get("epsilon", 1e-5)))),

@@ -22,7 +22,7 @@ _SOME = frozenset((1, 2, 3, 4))
 RANKS: Mapping[str, tuple[frozenset[int], ...]] = {
     **dict.fromkeys(("maxpool", "avgpool", "enlarge", "lrn", "global_avgpool"), (_IMAGE,)),
     **dict.fromkeys(("upsample_nearest", "upsample_linear"), (_IMAGE,)),
-    **dict.fromkeys(("channel_scale", "bias_add"), (_SOME, _VECTOR)),
+    **dict.fromkeys(("channel_scale", "bias_add", "prelu"), (_SOME, _VECTOR)),
     "affine": (_SOME, _VECTOR, _VECTOR),
     "scale": (_SOME | {0}, frozenset((0,))),
     "conv": (_IMAGE, _IMAGE),

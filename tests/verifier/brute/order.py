@@ -55,7 +55,7 @@ def only_shape(
         return None
     if user.operator in ("add", "sub", "mul", "div"):
         return known[0]
-    if user.operator in ("channel_scale", "bias_add", "affine") and user.inputs[0] in shapes:
+    if user.operator in ("channel_scale", "bias_add", "prelu", "affine") and user.inputs[0] in shapes:
         whole, axis = shapes[user.inputs[0]], resolved(user, attributes, {})["axis"]
         return (whole[axis],) if -len(whole) <= axis < len(whole) else None
     return None
