@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from superopt.onnx_io.protobuf_wire import WireError, node_count
 from superopt.processes.child_main import resolve
+from superopt.protobuf_wire import WireError, node_count
 from superopt.server.problem_types import ModelTooLargeError
 from superopt.server.worker.reports import named_report, report_text
 

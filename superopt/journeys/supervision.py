@@ -24,10 +24,10 @@ from typing import cast
 from superopt.errors import INTERNAL_ERROR, InvalidModelError, SuperoptError
 from superopt.files import atomic_path, can_be_read_once, write_atomically
 from superopt.journeys.fallback_report import fallback_report
-from superopt.onnx_io.protobuf_wire import is_model, may_have_external_data
 from superopt.options import DEFAULTS, OPTIONS, require
 from superopt.processes import child
 from superopt.processes.child import JsonObject, ResourceLimits, run_in_child
+from superopt.protobuf_wire import is_model, may_have_external_data
 
 ProgressCallback = Callable[[JsonObject], None]
 

@@ -2,7 +2,7 @@
 without holding the weights in memory.
 
 The ONNX libraries keep external data on disk, but have to parse a model file as a whole. This module walks
-the wire format of a model (``superopt.onnx_io.protobuf_wire``) down to the initialisers' ``raw_data``.
+the wire format of a model (``superopt.protobuf_wire``) down to the initialisers' ``raw_data``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import BinaryIO
 from onnx import GraphProto, ModelProto, TensorProto
 
 from superopt.onnx_io.external import external_place, is_external, stored_tensor
-from superopt.onnx_io.protobuf_wire import (
+from superopt.onnx_io.protos import tensors_in_model
+from superopt.protobuf_wire import (
     DELIMITED,
     GRAPH,
     INITIALIZER,
@@ -30,7 +31,6 @@ from superopt.onnx_io.protobuf_wire import (
     graph_of,
     header,
 )
-from superopt.onnx_io.protos import tensors_in_model
 
 _RAW_DATA = 9
 _DETACHED = 1024
