@@ -6,10 +6,11 @@ import numpy as np
 
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import build_model
+from superopt.ops.base import attributes_of
 from superopt.ops.opaque import Opaque
 from superopt.optimizer.cost.kernel import Kernel
 from superopt.optimizer.cost.machine import bytes_of
-from superopt.optimizer.cost.random_content import DTYPES, array_of, shape_of
+from superopt.optimizer.cost.random_content import DTYPES, array_of, shape_of, signed_array_of
 from superopt.optimizer.cost.runtime import Array
 
 _OPSET = 17
@@ -45,8 +46,11 @@ def kernel_model(kernel: Kernel) -> bytes:
 
 def input_of(kernel: Kernel, index: int) -> Array:
     """Content for a computed source. Numbers that opaque nodes use as a shape or as indices affect the run:
-    shapes match the output, indices are 0, as are integers that no opaque node reads."""
+    shapes match the output, indices are 0, as are integers that no opaque node reads. Numbers have both signs
+    where the kernel compares, since some kernels branch."""
     type_ = kernel.sources[index].type
+    if not kernel.opaque and type_.element.is_float and _compares(kernel):
+        return signed_array_of(type_)
     if not kernel.opaque and type_.element.is_integer:
         return np.zeros_like(array_of(type_))
     if not kernel.opaque or type_.element is not ElementType.INT64:
@@ -59,6 +63,14 @@ def input_of(kernel: Kernel, index: int) -> Array:
             if step.operator.op_type in _SHAPED and type_.shape == (step.types[0].rank,):
                 return np.array(shape_of(step.types[0]), np.int64)
     return array_of(type_)
+
+
+def _compares(kernel: Kernel) -> bool:
+    """Whether the kernel compares numbers and is defined for those of both signs."""
+    operators = [step.operator for step in kernel.steps]
+    return any(operator.compares(attributes_of(operator)) for operator in operators) and all(
+        operator.is_total(attributes_of(operator)) for operator in operators
+    )
 
 
 def _constant(type_: TensorType, content: bytes) -> Array:

@@ -24,6 +24,9 @@ DTYPES = {
 
 _DISTINCT = 10_007
 
+_DISTINCT_SIGNS = 1_000_003
+"""So many that a processor does not learn which sign comes next, as it would on the input of no model."""
+
 
 def array_of(type_: TensorType) -> Array:
     """Return positive numbers of order one, for which operators give neither denormal nor infinite
@@ -35,9 +38,20 @@ def array_of(type_: TensorType) -> Array:
     return np.resize(_some().astype(dtype), shape)
 
 
+def signed_array_of(type_: TensorType) -> Array:
+    """Return numbers of order one and both signs, for kernels whose speed depends on comparisons."""
+    return np.resize(_of_both_signs().astype(DTYPES[type_.element]), shape_of(type_))
+
+
 @cache
 def _some() -> Array:
     return np.random.default_rng(0).uniform(0.05, 1.0, _DISTINCT)
+
+
+@cache
+def _of_both_signs() -> Array:
+    generator = np.random.default_rng(0)
+    return generator.uniform(0.05, 1.0, _DISTINCT_SIGNS) * generator.choice((-1, 1), _DISTINCT_SIGNS)
 
 
 def shape_of(type_: TensorType) -> tuple[int, ...]:
@@ -45,4 +59,4 @@ def shape_of(type_: TensorType) -> tuple[int, ...]:
     return tuple(size if isinstance(size, int) else 1 for size in type_.shape)
 
 
-__all__ = ["DTYPES", "array_of", "shape_of"]
+__all__ = ["DTYPES", "array_of", "shape_of", "signed_array_of"]

@@ -14,12 +14,15 @@ from superopt.ir import ElementType, Graph, Input, TensorType, Value, symbol
 from superopt.ir.dimensions import floor_divide
 from superopt.ir.types import UnknownType
 from superopt.onnx_io import lift, load_model
-from superopt.ops.activation import Relu, Softmax
+from superopt.ops.activation import Relu, Sigmoid, Softmax
 from superopt.ops.affine import BiasAdd
+from superopt.ops.base import Operator
 from superopt.ops.convolution import Conv
 from superopt.ops.elementwise import Add, Multiply
 from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.opaque import Opaque
+from superopt.ops.order import Absolute
+from superopt.ops.reduction import Log
 from superopt.ops.shape import Broadcast, Reshape, Split
 from superopt.optimizer.cost import (
     Flops,
@@ -37,7 +40,7 @@ from superopt.optimizer.cost import (
     Traffic,
     objective_of,
 )
-from superopt.optimizer.cost.kernel_model import kernel_model
+from superopt.optimizer.cost.kernel_model import input_of, kernel_model
 from superopt.optimizer.cost.machine import Residence
 from superopt.optimizer.cost.measure import LEAST_MICROSECONDS
 from superopt.optimizer.cost.objective import Objective
@@ -144,6 +147,13 @@ def test_a_tiny_kernel_costs_less_than_a_run(latency: Latency) -> None:
     (group,) = cost_of(b.graph(b.add(Softmax(), b.input("x", 4, 4))), latency).groups
     run = LoadedModel(kernel_model(group.kernel), 1).bind({"x0": np.ones((4, 4), np.float32)})
     assert 0 < 2 * group.price.cost < min(run.microseconds() for _ in range(200))
+
+
+@pytest.mark.parametrize(("operator", "signs"), [(Absolute(), {-1, 1}), (Sigmoid(), {1}), (Log(), {1})])
+def test_kernels_that_compare_read_numbers_of_both_signs(operator: Operator, signs: set[int]) -> None:
+    b = Builder()
+    (group,) = cost_of(b.graph(b.add(operator, b.input("x", 4, 4))), Flops()).groups
+    assert set(np.sign(input_of(group.kernel, 0)).flat) == signs
 
 
 def test_a_conversion_that_two_kernels_need_is_counted_once() -> None:
