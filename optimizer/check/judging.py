@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from superopt.optimizer.check.compare import EQUAL, Agreement, Leaf, difference, disagreement, mismatch
-from superopt.optimizer.check.distance import NONE, Distance, distance, floor_of
+from superopt.optimizer.check.distance import MULTIPLE, NONE, Distance, distance, floor_of
 from superopt.optimizer.check.error_baseline import ErrorBaseline, Precise
 from superopt.optimizer.check.sampling import CONCLUSIVE_SHARE, Sample
 from superopt.optimizer.cost.runtime import Array
@@ -25,6 +25,9 @@ ORIGINAL, DOUBLE, SPREAD = "original", "double precision", "spread of the origin
 
 _COARSE = 10
 """Own errors up to this multiple of the floor are accepted: those of half precision."""
+
+_STRAYS = 1e-3
+"""Share of elements that may differ from all runs of the original, if its own depend on rounding."""
 
 Settle = Callable[[Array], Array]
 
@@ -99,15 +102,20 @@ class Judge:
             found = distance(a, exact)
             if found.rms <= max(CONCLUSIVE_SHARE, _COARSE * floor):
                 own, error, aim, kind = found, distance(b, exact), exact, DOUBLE
+        spread: list[Array] = []
+        precision = own
         if error.excess(own, floor) > 1:
-            for tensors in self._baseline.perturbed(sample):
-                moved = tensors.get(ours.name)
-                if moved is not None and moved.shape == ours.array.shape:
-                    own = own.worst(distance(settle(moved), aim))
+            tensors = (run.get(ours.name) for run in self._baseline.perturbed(sample))
+            spread = [settle(t) for t in tensors if t is not None and t.shape == ours.array.shape]
+            for moved in spread:
+                own = own.worst(distance(moved, aim))
         excess = error.excess(own, floor)
         self._note(kind, ours.name, excess, own, error, precise)
         why = "" if excess <= 1 else _explained(ours, excess, error, own, kind)
         is_conclusive = own.rms <= max(CONCLUSIVE_SHARE, _COARSE * floor)
+        if excess <= 1 and not is_conclusive and precision.rms <= _COARSE * floor:
+            why = _unlike(ours, b, [a, aim, *spread], MULTIPLE.largest * precision.largest + _COARSE * floor)
+            excess = np.inf if why else excess
         return Agreement(excess <= 1, direct.absolute, direct.largest, excess, why, is_conclusive)
 
     def _exact(self, sample: Sample, ours: Leaf, theirs: Leaf) -> Agreement:
@@ -157,6 +165,29 @@ def _aim(precise: Precise, leaf: Leaf, settle: Settle) -> Array | None:
     if not np.array_equal(np.isfinite(exact), np.isfinite(leaf.array)):
         return None
     return settle(exact)
+
+
+def _unlike(leaf: Leaf, array: Array, runs: Sequence[Array], tolerance: float) -> str:
+    """Why the elements are not those of such runs. Where the original is exact, and yet rounding changes much
+    of it, comparisons of equal numbers decide: then each element is one of those that such runs have, but for
+    as many as one run has that no other one has."""
+    tolerance *= float(np.abs(runs[0][np.isfinite(runs[0])]).max(initial=0.0))
+    own = max(_stray(run, [*runs[:at], *runs[at + 1 :]], tolerance) for at, run in enumerate(runs))
+    strays = _stray(array, runs, tolerance)
+    if strays <= 2 * own + _STRAYS * array.size:
+        return ""
+    return (
+        f"output {leaf.name}: {strays} of {array.size} elements are none that the original has on any of "
+        f"{len(runs)} runs with other rounding, of which one has at most {own} such elements"
+    )
+
+
+def _stray(array: Array, runs: Sequence[Array], tolerance: float) -> int:
+    """The number of elements that are close to none of the same place in the runs."""
+    found = np.zeros(array.shape, np.bool_)
+    for run in runs:
+        found |= np.isclose(array, run, rtol=0.0, atol=tolerance, equal_nan=True)
+    return int(array.size - np.count_nonzero(found))
 
 
 def _explained(leaf: Leaf, excess: float, error: Distance, own: Distance, kind: str) -> str:

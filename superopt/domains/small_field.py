@@ -62,8 +62,9 @@ class SmallArray:
     @property
     def bytes(self) -> int:
         """Bytes of all parts."""
-        parts = (self.residue, self.shadow, self.exponent)
-        return sum(part.nbytes for part in parts if part is not None)
+        shadow = 0 if self.shadow is None else 8 * self.shadow.size
+        exponent = 0 if self.exponent is None else 4 * self.exponent.size
+        return 4 * self.residue.size + shadow + exponent
 
 
 class SmallFieldDomain(Domain[SmallArray]):
@@ -379,8 +380,7 @@ def _power(base: Array, exponent: int, modulus: int) -> Residues:
 def _power_of(base: int, exponents: npt.NDArray[np.int64]) -> Residues:
     """``base`` to each of the powers, which are below ORDER."""
     xp = namespace(exponents)
-    result = xp.ones_like(xp.astype(exponents, xp.float64))
-    square = base
+    result, square = xp.ones_like(xp.astype(exponents, xp.float64)), base
     for bit in range(ORDER.bit_length()):
         result = xp.where(((exponents >> bit) & 1) > 0, reduced_in_place(result * float(square)), result)
         square = square**2 % PRIME

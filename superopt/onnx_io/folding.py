@@ -1,4 +1,5 @@
-"""Constant folding: values that depend only on weights are computed in float64 and rounded once."""
+"""Constant folding: values that depend only on weights are computed in float64 and rounded once, and before
+and after steps that compare or convert numbers."""
 
 from __future__ import annotations
 
@@ -7,10 +8,11 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from superopt.domains import Array
+from superopt.domains.arrays import aligned
 from superopt.domains.floats import FloatDomain
 from superopt.errors import UnsupportedError
 from superopt.ir.graph import Graph, Node, NodeId, Value, Weight
-from superopt.ir.types import TensorType
+from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.protos import dtype_of
 from superopt.ops import Operator
 from superopt.traversal import postorder
@@ -32,6 +34,19 @@ def fold(graph: Graph, weight: Callable[[str], Array]) -> dict[Value, Array]:
     }
 
 
+class _ByOrder(FloatDomain):
+    """For comparisons: of a difference, only the sign. Equal infinities and large integers have one, too."""
+
+    def subtract(self, left: Array, right: Array) -> Array:
+        """1, 0 or -1; NaN where one of them is."""
+        left, right = aligned(left, right)
+        sign = np.subtract(np.greater(left, right), np.less(left, right), dtype=np.float64)
+        return np.where(np.isnan(left) | np.isnan(right), np.nan, sign)
+
+
+_BY_ORDER = _ByOrder(np.float64)
+
+
 class Folder:
     """Evaluates weight-only values on demand and caches the results."""
 
@@ -45,17 +60,33 @@ class Folder:
         """The content of a weight-only value, rounded to its element type."""
         for node_id in postorder(self._missing((value,)), lambda n: self._missing(self._graph[n].inputs)):
             self._evaluate(self._graph[node_id])
-        array = self._arrays[value][0]
-        type_ = self._graph.type_of(value)
-        if isinstance(type_, TensorType) and type_.element.is_movable:
-            with np.errstate(over="ignore"):
-                return np.asarray(array, dtype_of(type_.element))
-        return array
+        return np.asarray(self._rounded(value)[0])
 
-    def _has_integers(self, node: Node) -> bool:
-        """Whether it computes with integers, which wrap around."""
-        types = (self._graph.type_of(value) for value in (*node.inputs, *node.values))
-        return all(isinstance(t, TensorType) and t.element.is_integer for t in types)
+    def _rounded(self, value: Value) -> Array:
+        """What is known of the value, rounded to its element type."""
+        array, element = self._arrays[value], self._element(value)
+        if element is ElementType.BOOL:
+            return array > 0
+        with np.errstate(over="ignore"):
+            return array.astype(dtype_of(element)) if element.is_movable else array
+
+    def _element(self, value: Value) -> ElementType:
+        type_ = self._graph.type_of(value)
+        return type_.element if isinstance(type_, TensorType) else ElementType.OTHER
+
+    def _computes_exactly(self, node: Node) -> bool:
+        """Whether it computes with integers, which wrap around, or with truth values."""
+        operator = node.operator
+        known = isinstance(operator, Operator) and (operator.polynomial or operator.comparing)
+        return known and not any(self._element(v).is_float for v in (*node.inputs, *node.values))
+
+    def _changes_type(self, node: Node) -> bool:
+        """Whether it converts or compares numbers, so that their last places decide its result."""
+        operator = node.operator
+        if not isinstance(operator, Operator) or operator.moves:
+            return False
+        read = (value for slot, value in enumerate(node.inputs) if slot not in operator.conditions)
+        return any(self._element(value) is not self._element(node.value) for value in read)
 
     def _missing(self, values: Iterable[Value]) -> list[NodeId]:
         """The nodes that must still be evaluated to have the values."""
@@ -66,13 +97,19 @@ class Folder:
         if isinstance(operator, Weight):
             results: tuple[Array, ...] = (np.asarray(self._weight(operator.label))[np.newaxis],)
         elif isinstance(operator, Operator):
-            operands = [self._arrays[value] for value in node.inputs]
-            if not operator.moves and not (operator.polynomial and self._has_integers(node)):
-                operands = [array.astype(np.float64) for array in operands]
-            results = operator.evaluate(self._domain, *operands)
+            if operator.moves or self._computes_exactly(node):
+                operands = [self._arrays[value] for value in node.inputs]
+            elif self._changes_type(node):
+                operands = [self._rounded(value) for value in node.inputs]
+            else:
+                operands = [self._arrays[value].astype(np.float64) for value in node.inputs]
+            domain = _BY_ORDER if self._element(node.value) is ElementType.BOOL else self._domain
+            results = operator.evaluate(domain, *operands)
         else:
             raise UnsupportedError(f"{operator.name} does not depend on weights alone and cannot be folded")
         self._arrays.update(zip(node.values, results, strict=True))
+        if self._changes_type(node):
+            self._arrays.update({value: self._rounded(value) for value in node.values})
 
 
 def folded_bytes(graph: Graph, value: Value) -> tuple[int, int]:

@@ -195,7 +195,7 @@ def _power(site: Site) -> tuple[Value, ...]:
         raise NotLiftedError("the exponent is no constant number")
     if content.ndim > data.rank:
         raise NotLiftedError("the exponent has more axes than the base")
-    return (site.add(Power(finite_fraction(float(content.reshape(())), "the exponent")), site.value(0)),)
+    return (site.add(Power(_single(float(content.reshape(())), "the exponent")), site.value(0)),)
 
 
 def _identity(site: Site) -> tuple[Value, ...]:
@@ -213,6 +213,13 @@ def _dropout(site: Site) -> tuple[Value | None, ...]:
     return (site.add(Identity(), site.value(0)), None)
 
 
+def _single(value: float, what: str) -> Fraction | int:
+    """The number; raises NotLiftedError for one of double precision, which an attribute would round."""
+    if np.isfinite(value) and float(np.float32(value)) != value:
+        raise NotLiftedError(f"{what} is {value}, which is no number of single precision")
+    return finite_fraction(value, what)
+
+
 def _bound(site: Site, slot: int, attribute: str, absent: float) -> Fraction | int | None:
     """A bound of a Clip as a number; None where it bounds nothing, like ``absent``."""
     if site.opset < 11:
@@ -226,9 +233,7 @@ def _bound(site: Site, slot: int, attribute: str, absent: float) -> Fraction | i
         value = absent
     if value * absent > 0 and abs(value) >= _LARGEST:
         return None
-    if float(np.float32(value)) != value:
-        raise NotLiftedError(f"the bound {value} is no number of single precision")
-    return finite_fraction(value, "a bound")
+    return _single(value, "a bound")
 
 
 def _clip(site: Site) -> tuple[Value, ...]:
@@ -256,8 +261,7 @@ def _prelu(site: Site) -> tuple[Value, ...]:
     """With one slope it is a leaky relu; slopes that differ do so along one axis."""
     data, content = site.type(0), site.constant(1)
     if content is not None and content.size == 1 and content.ndim <= data.rank:
-        alpha = finite_fraction(float(content.reshape(())), "the slope")
-        return (site.add(LeakyRelu(alpha), site.value(0)),)
+        return (site.add(LeakyRelu(_single(float(content.reshape(())), "the slope")), site.value(0)),)
     axis = channel_axis(data, site.type(1)) if site.is_weight(1) else None
     if axis is None:
         raise NotLiftedError("its slopes are computed at run time, or differ along several axes")

@@ -40,7 +40,9 @@ class GraphWriter(Emission):
     ) -> None:
         self._kept_of = {node: kept for kept in original.kept.values() for node in kept.group.nodes}
         for node in _splits_to_merge(graph, frozenset(self._kept_of)):
-            del self._kept_of[node]
+            if node in self._kept_of:
+                for member in self._kept_of[node].group.nodes:
+                    del self._kept_of[member]
         super().__init__(graph, opset, frozenset(self._kept_of))
         self._original = original
         self._outputs = tuple(zip(outputs, map(self.resolve, graph.outputs), strict=True))

@@ -92,6 +92,27 @@ def test_other_inputs_or_outputs_are_no_match() -> None:
     assert "different inputs" in verdict(one_node("Relu"), other).why
 
 
+def chosen(conditions: bytes, *, stored: bool) -> bytes:
+    """Where of a comparison of two constants with many equal elements, or of its stored result."""
+    first, second = np.frombuffer(conditions, np.float32).reshape(2, 256)
+    wrong = (first > second) | ((first == second) & np.isinf(first))
+    weights = [tensor("c", wrong, np.bool_)] if stored else [tensor("a", first), tensor("b", second)]
+    nodes = [] if stored else [node("Greater", "a b", "c")]
+    nodes += [node("Relu", "x", "r"), node("Relu", "z", "s"), node("Where", "c r s", "y")]
+    shape = [64, 256]
+    return model(nodes, [("x", FLOAT, shape), ("z", FLOAT, shape)], [("y", FLOAT, shape)], weights)
+
+
+def test_ties_of_constants_explain_no_other_elements() -> None:
+    numbers = (
+        np.where(np.random.default_rng(0).random((2, 256)) < 0.5, -np.inf, 1).astype(np.float32).tobytes()
+    )
+    assert verdict(chosen(numbers, stored=False), chosen(numbers, stored=False)).passed
+    found = verdict(chosen(numbers, stored=False), chosen(numbers, stored=True))
+    assert not found.passed
+    assert "are none that the original has" in found.why
+
+
 def test_constant_outputs_are_weak_evidence() -> None:
     zero = one_node("Clip")
     flat = model(

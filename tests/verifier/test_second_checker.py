@@ -10,6 +10,8 @@ import pytest
 
 from superopt.axioms import load_axioms
 from superopt.equations import format_equation, parse_equation, parse_term
+from superopt.ir.numbers import AttributeVariable
+from superopt.ir.terms import Equation
 from superopt.verifier.certificates.certificate import Certificate, Link
 from tests.verifier.second_checker import Answer, judge
 from tests.verifier.second_checker.alterations import ALTERATIONS, altered
@@ -29,13 +31,20 @@ def test_the_checkers_agree_on_shipped_certificates_of_all_kinds() -> None:
     assert sum(result.ours.answer is Answer.ACCEPTED for result in results) > 50
 
 
+def _open_axes(equation: Equation) -> set[AttributeVariable]:
+    values = (value for term in equation.applications for name, value in term.attributes if name == "axis")
+    return {value for value in values if isinstance(value, AttributeVariable)}
+
+
 def test_the_checkers_agree_on_altered_certificates() -> None:
     axioms = load_axioms().by_name
-    # Two open axes and two open degrees have thousands of cases: the long form goes through these.
+    # Two open axes and two open degrees have thousands of cases, and an axis that is put too high has more: the
+    # long form goes through these.
     proofs = [
         proof
         for proof in tuple(shipped_proofs())[::3]
         if sum(format_equation(proof[0]).count(f"{name}[") for name in SLOW_OPERATORS) < 2
+        and len(_open_axes(proof[0])) < 2
     ]
     results = [compared(change, proof, axioms) for change, proof in altered(proofs, axioms, 300, seed=1)]
     assert not [str(result) for result in results if not result.agree]
