@@ -14,15 +14,9 @@ from superopt.verifier.certificates.certificate import certificate_text
 from superopt.verifier.certificates.replay import replay
 from tests.verifier.second_checker.alterations import Proof
 from tests.verifier.second_checker.judge import Answer, Judgement, judge
-from tests.verifier.second_checker.numbers import names_in
-from tests.verifier.second_checker.text import NUMBERS
 
 NOT_KNOWN = (" is not known", "no numbers are known", "more than 5000 cases")
 """What the first checker says where it refuses because it does not know all cases."""
-
-NO_NUMBERS = ("cannot be calculated", "there is no well-typed case")
-"""What the second checker says of open numbers where it has none: those of a left side that calculates, and
-those that only a condition on the other side allows."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +33,6 @@ class Comparison:
         """Whether both accept it, or neither does; or one says that it does not know the cases."""
         if self.ours.answer is Answer.UNKNOWN or any(words in self.theirs for words in NOT_KNOWN):
             return True
-        if any(words in self.ours.reason for words in NO_NUMBERS) and _has_open_numbers(self.proof[0]):
-            return True
         return (self.ours.answer is Answer.ACCEPTED) == (not self.theirs)
 
     def __str__(self) -> str:
@@ -50,12 +42,6 @@ class Comparison:
         return "\n".join(
             (f"{self.change}: {format_equation(goal)}", first, second, certificate_text(certificate))
         )
-
-
-def _has_open_numbers(goal: Equation) -> bool:
-    return any(
-        names_in(value) for term in goal.applications for name, value in term.attributes if name in NUMBERS
-    )
 
 
 def compared(change: str, proof: Proof, axioms: Mapping[str, Equation]) -> Comparison:

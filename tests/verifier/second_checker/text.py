@@ -29,7 +29,7 @@ from superopt.ops.terms import application
 from superopt.verifier.certificates.certificate import Certificate, Link
 from tests.verifier.second_checker.numbers import Form, divided_by, form_of, is_open, names_in, simplest
 
-NUMBERS = ("alpha", "beta", "bias", "epsilon", "exponent", "value")
+NUMBERS = ("alpha", "beta", "bias", "epsilon", "exponent", "high", "low", "value")
 
 
 class WrongError(Exception):
