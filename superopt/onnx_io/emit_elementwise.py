@@ -92,13 +92,20 @@ def _inner(part: Part, count: int) -> tuple[Dimension, ...]:
 
 
 def pointwise(emission: Emission, node: Node) -> Recipe:
-    """Add, Sub, Mul, Div, Max, Min."""
+    """Add, Sub, Mul, Div, Max, Min.
+
+    A constant comes second where the order does not matter: ONNX Runtime 1.31 fuses a layer normalisation that
+    adds its epsilon as the first operand, and then uses 1e-5 instead.
+    """
     assert isinstance(node.operator, Operator)
     op_type = BINARY[type(node.operator)]
     target = emission.type(node.value).shape
-    parts: tuple[Operand | Number, ...] = tuple(map(Operand, node.inputs))
+    inputs = node.inputs
+    if node.operator.commutative:
+        inputs = tuple(sorted(inputs, key=lambda value: emission.is_constant(emission.resolve(value))))
+    parts: tuple[Operand | Number, ...] = tuple(map(Operand, inputs))
     if emission.opset >= EXTREMA_BROADCAST or not isinstance(node.operator, Extremum):
-        parts = without_broadcasts(emission, node.inputs, target)
+        parts = without_broadcasts(emission, inputs, target)
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         writer.node(op_type, operands, outputs)

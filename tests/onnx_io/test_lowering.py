@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, numpy_helper
 
@@ -15,7 +16,8 @@ from superopt.ir import FusionGroup, Graph, NodeId, Plan, Value
 from superopt.onnx_io import LiftedModel, build_model, fold, lift, load_model, lower
 from superopt.ops.elementwise import Identity
 from superopt.rewriting import apply_match, find_matches, substitutions_of
-from tests.onnx_io.kit import assert_same_results, graph, listing, model, node, tensor, value, weight
+from tests.onnx_io.forcing import written_anew
+from tests.onnx_io.kit import assert_same_results, graph, listing, model, node, run, tensor, value, weight
 from tests.onnx_io.odd_models import ODD_MODELS
 
 IMAGE = [value("x", [2, 4, 6, 6])]
@@ -364,3 +366,23 @@ def test_a_rewriting_may_not_touch_a_model_that_cannot_be_rewritten() -> None:
 def test_node_count_counts_the_main_graph() -> None:
     lifted = lift(load_model(ODD_MODELS["loop in a branch"]()))
     assert lower(lifted, lifted.graph, Plan()).node_count == 3
+
+
+def test_a_constant_term_comes_second() -> None:
+    """ONNX Runtime replaces an epsilon that comes first when it fuses a layer normalisation."""
+    steps = [
+        node("ReduceMean", "x", "mean", axes=[-1]),
+        node("Sub", "x mean", "centred"),
+        node("Pow", "centred two", "squares"),
+        node("ReduceMean", "squares", "variance", axes=[-1]),
+        node("Add", "epsilon variance", "sum"),
+        node("Sqrt", "sum", "deviation"),
+        node("Div", "centred deviation", "quotient"),
+        node("Mul", "quotient scale", "scaled"),
+        node("Add", "scaled bias", "y"),
+    ]
+    weights = [tensor("epsilon", 1e-6), tensor("two", 2.0), weight("scale", 64), weight("bias", 64)]
+    made = model(steps, [value("x", [4, 64])], [value("y", [4, 64])], weights).SerializeToString()
+    inputs = {"x": 0.01 * np.random.default_rng(0).normal(size=(4, 64)).astype(np.float32)}
+    fused = onnxruntime.InferenceSession(written_anew(made), providers=["CPUExecutionProvider"])
+    np.testing.assert_allclose(fused.run(None, inputs)[0], run(made, inputs)[0], rtol=1e-4, atol=1e-5)
