@@ -94,8 +94,8 @@ def _inner(part: Part, count: int) -> tuple[Dimension, ...]:
 def pointwise(emission: Emission, node: Node) -> Recipe:
     """Add, Sub, Mul, Div, Max, Min.
 
-    A constant comes second where the order does not matter: ONNX Runtime 1.31 fuses a layer normalisation that
-    adds its epsilon as the first operand, and then uses 1e-5 instead.
+    A constant comes second where the order does not matter: ONNX Runtime 1.31 fuses a layer normalisation
+    that adds its epsilon as the first operand, and then uses 1e-5 instead.
     """
     assert isinstance(node.operator, Operator)
     op_type = BINARY[type(node.operator)]

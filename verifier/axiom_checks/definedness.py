@@ -36,6 +36,8 @@ _STREAM = 31
 _LARGEST = 300
 """Elements of each tensor of an instance beyond the bound."""
 _UNDEFINED_ONE_BY_ONE = 12
+_OF_BOTH_SIGNS, _POSITIVE = 0, 3
+"""Rows of ``awkward_inputs``."""
 _MIXED = 3
 
 
@@ -78,21 +80,23 @@ def check_definedness(axiom: Equation, most: int = 400, sampled: int = 12) -> De
 
 
 def partial_inputs(generator: np.random.Generator, types: Sequence[TensorType]) -> tuple[PartialArray, ...]:
-    """Stacked inputs for all types: real ones, ones with one undefined element, and ones with some."""
+    """Stacked inputs for all types: real ones, ones with one undefined element, and ones with some. The other
+    elements are positive, where most operators are defined, or of both signs: some conditions are false."""
     named = {str(index): type_ for index, type_ in enumerate(types)}
     real = [array.value for array in awkward_inputs(generator, 2, named).values()]
     stacks = [[values] for values in real]
-    for index, values in enumerate(real):
-        holes = _holes(generator, values)
-        for other, found in enumerate(stacks):
-            base = np.broadcast_to(real[other][3], (len(holes), *real[other].shape[1:])).copy()
-            if other == index:
-                base[holes] = np.nan
-            found.append(base)
-    for values, found in zip(real, stacks, strict=True):
-        mixed = np.repeat(values[3:4], _MIXED, axis=0)
-        mixed[generator.random(mixed.shape) < 0.2] = np.nan
-        found.append(mixed)
+    for row in (_POSITIVE, _OF_BOTH_SIGNS):
+        for index, values in enumerate(real):
+            holes = _holes(generator, values)
+            for other, found in enumerate(stacks):
+                base = np.broadcast_to(real[other][row], (len(holes), *real[other].shape[1:])).copy()
+                if other == index:
+                    base[holes] = np.nan
+                found.append(base)
+        for values, found in zip(real, stacks, strict=True):
+            mixed = np.repeat(values[row : row + 1], _MIXED, axis=0)
+            mixed[generator.random(mixed.shape) < 0.2] = np.nan
+            found.append(mixed)
     domain = PartialDomain()
     return tuple(domain.exactly(np.concatenate(found)) for found in stacks)
 
