@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -71,12 +72,14 @@ def covers(shapes: list[tuple[Dimension, ...]], target: tuple[Dimension, ...]) -
 def without_broadcasts(
     emission: Emission, operands: Sequence[Value], target: tuple[Dimension, ...], trailing: int = 0
 ) -> tuple[Operand | Number, ...]:
-    """The operands before broadcasting, where ONNX's implicit broadcasting gives the same result. The last
-    ``trailing`` axes do not take part in broadcasting (the matrices of a product)."""
+    """The operands, as many as possible before broadcasting, where ONNX's implicit broadcasting gives the
+    same result. The last ``trailing`` axes do not take part in it (the matrices of a product)."""
     rank = None if trailing else len(target)
     whole = [Part(Operand(value, rank=rank), emission.type(value).shape) for value in operands]
     bare = [before_broadcast(emission, value, rank) for value in operands]
-    for choice in (bare, (bare[0], whole[1]), (whole[0], bare[1])):
+    pairs = list(zip(bare, whole, strict=True))
+    for chosen in sorted(itertools.product((0, 1), repeat=len(pairs)), key=sum):
+        choice = [pair[which] for pair, which in zip(pairs, chosen, strict=True)]
         if all(
             _inner(part, trailing) == _inner(full, trailing) for part, full in zip(choice, whole, strict=True)
         ):

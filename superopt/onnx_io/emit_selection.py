@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
-
 from superopt.errors import UnsupportedError
-from superopt.ir.dimensions import Dimension
-from superopt.ir.graph import Node, Value
+from superopt.ir.graph import Node
 from superopt.ir.types import ElementType
-from superopt.onnx_io.emit_elementwise import EXTREMA_BROADCAST, Part, before_broadcast, covers, number
+from superopt.onnx_io.emit_elementwise import EXTREMA_BROADCAST, number, without_broadcasts
 from superopt.onnx_io.protos import ONNX_ELEMENTS
-from superopt.onnx_io.recipes import Emission, Number, Operand, Recipe, Writer
+from superopt.onnx_io.recipes import Emission, Operand, Recipe, Writer
 from superopt.ops.base import Operator
 from superopt.ops.precision import Cast
 from superopt.ops.selection import Equal, Greater, LogicalAnd, LogicalNot, LogicalOr, Select
@@ -53,24 +49,9 @@ def pointwise(emission: Emission, node: Node) -> Recipe:
             writer.node("Greater", [operands[slot], number(writer, 0, element)], [names[slot]])
         writer.node(op_type, names, outputs)
 
-    return Recipe(node.values, _operands(emission, node.inputs, emission.type(node.value).shape), write)
-
-
-def _operands(
-    emission: Emission, values: Sequence[Value], target: tuple[Dimension, ...]
-) -> tuple[Operand | Number, ...]:
-    """The operands, as many as possible before broadcasting, where ONNX's implicit broadcasting gives the
-    same result."""
-    rank = len(target)
-    choices = [
-        (before_broadcast(emission, value, rank), Part(Operand(value, rank=rank), emission.type(value).shape))
-        for value in values
-    ]
-    for chosen in sorted(itertools.product((0, 1), repeat=len(values)), key=sum):
-        parts = [pair[which] for pair, which in zip(choices, chosen, strict=True)]
-        if covers([part.shape for part in parts], target):
-            return tuple(part.operand for part in parts)
-    return tuple(whole.operand for _, whole in choices)
+    return Recipe(
+        node.values, without_broadcasts(emission, node.inputs, emission.type(node.value).shape), write
+    )
 
 
 def lookup(emission: Emission, node: Node) -> Recipe:

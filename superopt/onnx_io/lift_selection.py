@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from superopt.ir.graph import Value
 from superopt.onnx_io.lift_elementwise import Lifter, pointwise
@@ -18,8 +18,11 @@ def _where(site: Site) -> tuple[Value, ...]:
     return (pointwise(site, Select(), site.value(0), site.value(1), site.value(2)),)
 
 
-def _of_two(operator: Operator) -> Lifter:
+def _of_two(operator: Operator) -> Callable[[Site], tuple[Value, ...]]:
     return lambda site: (pointwise(site, operator, site.value(0), site.value(1)),)
+
+
+_greater = _of_two(Greater())
 
 
 def _less(site: Site) -> tuple[Value, ...]:
@@ -27,11 +30,11 @@ def _less(site: Site) -> tuple[Value, ...]:
 
 
 def _not_less(site: Site) -> tuple[Value, ...]:
-    return (site.add(LogicalNot(), pointwise(site, Greater(), site.value(1), site.value(0))),)
+    return (site.add(LogicalNot(), *_less(site)),)
 
 
 def _not_greater(site: Site) -> tuple[Value, ...]:
-    return (site.add(LogicalNot(), pointwise(site, Greater(), site.value(0), site.value(1))),)
+    return (site.add(LogicalNot(), *_greater(site)),)
 
 
 def _not(site: Site) -> tuple[Value, ...]:
@@ -54,7 +57,7 @@ SELECTION: Mapping[str, Lifter] = {
     "And": _of_two(LogicalAnd()),
     "Cast": _cast,
     "Equal": _of_two(Equal()),
-    "Greater": _of_two(Greater()),
+    "Greater": _greater,
     "GreaterOrEqual": _not_less,
     "Less": _less,
     "LessOrEqual": _not_greater,
