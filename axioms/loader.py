@@ -5,6 +5,9 @@ or another comment. A reason may start with marks: ``# ring: ...`` for axioms th
 ring, including wrapping integers; ``# lemma: ...`` for axioms that follow from others and are kept to speed
 up proofs; ``# uncut: ...`` for axioms that provers get only if no tensor is split into halves. Marks can be
 combined: ``# ring, lemma: ...``.
+
+Adjoint statements (``superopt.equations.adjoints``) are kept apart from the equations, because provers must
+not use them; they have names, families and reasons like axioms.
 """
 
 from __future__ import annotations
@@ -13,12 +16,12 @@ import functools
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from itertools import groupby
 
 from superopt.axioms.schemas import instances
-from superopt.equations import format_equation, parse_equation
+from superopt.equations import Adjoint, format_adjoint, format_equation, parse_statement
 from superopt.equations.entries import Entry, entries
 from superopt.errors import InvalidEquationError
 from superopt.ir.terms import Equation
@@ -31,7 +34,8 @@ _MARKED = re.compile(rf"\A({_MARK}(?:, *{_MARK})*): *")
 
 @dataclass(frozen=True)
 class AxiomSet:
-    """Named equations; ``families`` maps names to files, ``reasons`` maps names to reasons.
+    """Named equations and adjoint statements; ``families`` maps names to files, ``reasons`` maps names to
+    reasons.
 
     Axioms named in ``ring`` hold in every commutative ring; those in ``lemmas`` follow from others.
     ``schemas`` maps instances to the heads of their schemas. On terms without shapes, axioms in ``uncut``
@@ -45,6 +49,7 @@ class AxiomSet:
     lemmas: frozenset[str] = frozenset()
     schemas: Mapping[str, str] = field(default_factory=dict[str, str])
     uncut: frozenset[str] = frozenset()
+    adjoints: tuple[Adjoint, ...] = ()
 
     @functools.cached_property
     def usual(self) -> tuple[Equation, ...]:
@@ -66,35 +71,44 @@ class AxiomSet:
         return {equation.name: equation for equation in self.equations}
 
     @functools.cached_property
+    def adjoints_by_name(self) -> Mapping[str, Adjoint]:
+        """Adjoint statements by name."""
+        return {adjoint.name: adjoint for adjoint in self.adjoints}
+
+    @functools.cached_property
     def hash(self) -> str:
-        """Content hash of all axioms, 16 hex digits."""
+        """Content hash of all axioms, 16 hex digits; adjoint statements are not covered."""
         return self.hash_of(self.by_name)
 
     def hash_of(self, names: Iterable[str]) -> str:
         """Content hash of the named axioms, 16 hex digits; also changes if one is missing."""
-        entries = (self._entry(name) for name in sorted(set(names)))
-        return hashlib.sha256("\n".join(entries).encode()).hexdigest()[:16]
+        return _hash(self._entry(name) for name in sorted(set(names)))
+
+    def hash_of_adjoints(self, names: Iterable[str]) -> str:
+        """Content hash of the named adjoint statements, as ``hash_of``."""
+        return _hash(self._entry_of_adjoint(name) for name in sorted(set(names)))
 
     def with_equations(self, *equations: Equation, family: str = "added") -> AxiomSet:
         """The set with additional equations without reasons and marks."""
         families = dict(self.families) | {equation.name: family for equation in equations}
-        return AxiomSet(
-            (*self.equations, *equations),
-            families,
-            self.reasons,
-            self.ring,
-            self.lemmas,
-            self.schemas,
-            self.uncut,
-        )
+        return replace(self, equations=(*self.equations, *equations), families=families)
 
     def without_reason(self) -> tuple[str, ...]:
-        """The names of the axioms without a reason."""
-        return tuple(equation.name for equation in self.equations if not self.reasons.get(equation.name))
+        """The names of the axioms and adjoint statements without a reason."""
+        named = (*self.equations, *self.adjoints)
+        return tuple(statement.name for statement in named if not self.reasons.get(statement.name))
 
     def _entry(self, name: str) -> str:
         equation = self.by_name.get(name)
         return f"{name}: {format_equation(equation)}" if equation else f"{name} is missing"
+
+    def _entry_of_adjoint(self, name: str) -> str:
+        adjoint = self.adjoints_by_name.get(name)
+        return f"{name}: {format_adjoint(adjoint)}" if adjoint else f"{name} is missing"
+
+
+def _hash(entries: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(entries).encode()).hexdigest()[:16]
 
 
 def cuts(equation: Equation) -> bool:
@@ -137,41 +151,46 @@ def axioms_from_text(texts: Mapping[str, str]) -> AxiomSet:
 
     Raises InvalidEquationError, also for a missing or duplicate name.
     """
-    equations: list[Equation] = []
+    statements: list[Equation | Adjoint] = []
     families: dict[str, str] = {}
     comments: dict[str, str] = {}
     schemas: dict[str, str] = {}
     for family, text in texts.items():
         try:
-            for equation, entry in _equations(text):
-                if not equation.name or equation.name in families:
-                    what = format_equation(equation)
-                    raise InvalidEquationError(f"expected a new name, got {equation.name!r}, for {what}")
-                families[equation.name] = family
-                comments[equation.name] = entry.comment
+            for statement, entry in _statements(text):
+                if not statement.name or statement.name in families:
+                    what = _text(statement)
+                    raise InvalidEquationError(f"expected a new name, got {statement.name!r}, for {what}")
+                families[statement.name] = family
+                comments[statement.name] = entry.comment
                 if entry.head:
-                    schemas[equation.name] = entry.head
-                equations.append(equation)
+                    schemas[statement.name] = entry.head
+                statements.append(statement)
         except InvalidEquationError as error:
             raise InvalidEquationError(f"{family}.axioms: {error}") from None
     return AxiomSet(
-        tuple(equations),
+        tuple(statement for statement in statements if isinstance(statement, Equation)),
         families,
         {name: said for name, comment in comments.items() if (said := _MARKED.sub("", comment))},
         frozenset(name for name, comment in comments.items() if RING in _marks(comment)),
         frozenset(name for name, comment in comments.items() if LEMMA in _marks(comment)),
         schemas,
         frozenset(name for name, comment in comments.items() if UNCUT in _marks(comment)),
+        tuple(statement for statement in statements if isinstance(statement, Adjoint)),
     )
 
 
-def _equations(text: str) -> Iterator[tuple[Equation, Entry]]:
-    """The axioms of a file with their entries; schema instances are grouped by operator."""
+def _text(statement: Equation | Adjoint) -> str:
+    return format_adjoint(statement) if isinstance(statement, Adjoint) else format_equation(statement)
+
+
+def _statements(text: str) -> Iterator[tuple[Equation | Adjoint, Entry]]:
+    """The statements of a file with their entries; schema instances are grouped by operator."""
     for _, block in groupby(entries(text), lambda entry: (entry.head, entry.comment)):
         found = [list(instances(entry)) for entry in block]
         rows = zip(*found, strict=True) if found[0][0].head else found
         for row in rows:
-            yield from ((parse_equation(entry.text, first_line=entry.line), entry) for entry in row)
+            yield from ((parse_statement(entry.text, first_line=entry.line), entry) for entry in row)
 
 
 def require_reasons(axioms: AxiomSet) -> AxiomSet:

@@ -143,8 +143,8 @@ def gate(
 
     For the library, rules that are or were verified are checked, in the database and in the shipped file; no
     job uses others. Each rule is parsed, compared with the equation of its certificate and evaluated at
-    random, and the certificate is replayed, regardless of recorded states. Equations of text files are proved
-    first.
+    random, and the certificate is replayed, regardless of recorded states. The adjoint statements are
+    validated on a few instances each. Equations of text files are proved first.
     """
     output = Output(as_json)
     result = _compared(files, database) if quick else _judged(files, database, jobs)
@@ -155,13 +155,20 @@ def gate(
             "replayed": result.replayed,
             "offenders": [{"id": o.id, "equation": o.equation, "reason": o.reason} for o in result.offenders],
             "unclaimed": {status.value: count for status, count in result.unclaimed.items()},
+            "adjoints": result.adjoints,
+            "wrong_adjoints": [
+                {"name": o.id, "statement": o.equation, "reason": o.reason} for o in result.wrong_adjoints
+            ],
         }
     )
-    for offender in result.offenders:
+    for offender in (*result.offenders, *result.wrong_adjoints):
         output.line(_printable(f"{offender.id}  {offender.equation}\n    {offender.reason}"))
     passing = f"{result.rules - len(result.offenders)} of {result.rules} rules"
     said = "have current hashes; --quick parses no equation and replays no proof" if quick else "pass"
     output.line(f"{passing} {said}")
+    if result.adjoints:
+        right = result.adjoints - len(result.wrong_adjoints)
+        output.line(f"{right} of {result.adjoints} adjoint statements hold on the instances tried")
     if result.unclaimed:
         others = ", ".join(f"{count} {status}" for status, count in result.unclaimed.items())
         output.line(f"not checked, because rules that were never verified are not used: {others}")

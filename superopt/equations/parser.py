@@ -29,6 +29,7 @@ from superopt.ir.numbers import (
     times,
 )
 from superopt.ir.terms import (
+    Application,
     AttributeTerm,
     Condition,
     ConditionCall,
@@ -70,11 +71,14 @@ _FOREIGN = re.compile(r"#[^\n]*|([^\x20-\x7e\t\n\f\r])")
 """A comment, which may contain anything, or a non-ASCII character, which may resemble another."""
 
 
-def parse_equation(text: str, name: str = "", *, first_line: int = 1) -> Equation:
-    """Parses one equation, with or without ``name:``; raises InvalidEquationError with line and column."""
+def parse_equation(
+    text: str, name: str = "", *, first_line: int = 1, forms: frozenset[str] = frozenset()
+) -> Equation:
+    """Parses one equation, with or without ``name:``; raises InvalidEquationError with line and column.
+    ``forms`` are names that may be applied like operators, with any attributes and inputs."""
     label = _LABEL.match(text)
     body = text[label.end() :] if label else text
-    reader = _Reader(body, first_line, len(text) - len(body))
+    reader = _Reader(body, first_line, len(text) - len(body), forms)
     return reader.equation(name or (label.group(1) if label else ""))
 
 
@@ -96,12 +100,14 @@ def parse_number(text: str) -> Number:
 
 
 class _Reader:
-    """Parses one equation or term of a file: ``first_line`` and ``shift`` are the position of its text."""
+    """Parses one equation or term of a file: ``first_line`` and ``shift`` are the position of its text,
+    ``forms`` the names that may be applied without being operators."""
 
-    def __init__(self, text: str, first_line: int, shift: int) -> None:
+    def __init__(self, text: str, first_line: int, shift: int, forms: frozenset[str] = frozenset()) -> None:
         self._text = text
         self._first_line = first_line
         self._shift = shift
+        self._forms = forms
         self._types: dict[str, VariableType] = {}
         self._tensors: set[str] = set()
         self._attributes: set[str] = set()
@@ -184,6 +190,8 @@ class _Reader:
             if key in attributes:
                 raise self._error(child, f"{name}: the attribute {key} is given twice")
             attributes[key] = self._value(cast("Tree", child.children[1]))
+        if name in self._forms:
+            return Application(name, tuple(sorted(attributes.items())), tuple(inputs))
         try:
             return application(name, attributes, *inputs)
         except IllTypedError as error:

@@ -8,7 +8,7 @@ import pytest
 
 from superopt.axioms import load_axioms
 from superopt.cli.main import run
-from superopt.equations import format_equation, parse_equation
+from superopt.equations import parse_statement
 
 CONCAT = """
 concat
@@ -34,22 +34,23 @@ def test_a_family_is_printed_with_reasons(capsys: pytest.CaptureFixture[str]) ->
     printed = capsys.readouterr().out
     assert printed.startswith(CONCAT)
     assert SCHEMA in printed
-    concat = [name for name, family in load_axioms().families.items() if family == "concat"]
+    axioms = load_axioms()
+    concat = [name for name in axioms.by_name if axioms.families[name] == "concat"]
     assert printed.splitlines()[-1] == (
-        f"{len(concat)} axioms, 37 of them valid in every commutative ring, 20 lemmas, "
-        f"{len(concat) - 6} instances of schemas"
+        f"{len(concat)} axioms, 38 of them valid in every commutative ring, 20 lemmas, "
+        f"{len(concat) - 6} instances of schemas; 4 adjoint statements"
     )
 
 
-def test_all_axioms_are_listed_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_axioms_and_adjoint_statements_are_listed_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["axioms", "list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     axioms = load_axioms()
-    assert [entry["name"] for entry in listed] == [axiom.name for axiom in axioms.equations]
+    assert [entry["name"] for entry in listed] == list(axioms.families)
     for entry in listed:
         name = entry["name"]
-        assert parse_equation(entry["equation"], name) == axioms.by_name[name]
-        assert entry["equation"] == format_equation(axioms.by_name[name])
+        statement = axioms.adjoints_by_name[name] if entry["adjoint"] else axioms.by_name[name]
+        assert parse_statement(entry["equation"], name) == statement
         assert (entry["family"], entry["reason"]) == (axioms.families[name], axioms.reasons[name])
         assert entry["schema"] == axioms.schemas.get(name)
         marks = (name in axioms.ring, name in axioms.lemmas, name in axioms.uncut)

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from superopt.axioms import axioms_from_text, holds_for_integers, load_axioms, require_reasons
+from superopt.equations import format_adjoint
 from superopt.errors import InvalidEquationError
 from superopt.ir.terms import Direction
 from superopt.ops import OPERATORS
@@ -155,3 +156,63 @@ def test_reasons_do_not_change_what_axioms_say() -> None:
 )
 def test_only_ring_properties_carry_over_to_integers(used: tuple[str, ...], expected: object) -> None:
     assert holds_for_integers(used, axioms_from_text({"f": COMMENTED})) is expected
+
+
+WITH_ADJOINTS = """
+# Sums commute.
+add-commutative: add(x, y) = add(y, x)
+# A sum has the gradient of its terms.
+adjoint-of-add-0: adjoint[input=0](add(x, y), g) = g
+adjoint-of-add-1: adjoint[input=1](add(x, y), g) = g
+# Each element of a product has the factor of its row.
+for f in per_channel and of_one and polynomial and not affine and not bias_add:
+    adjoint-of-{f}-0: adjoint[input=0](f(x), g) = f(g)
+"""
+
+
+def test_adjoint_statements_are_no_equations() -> None:
+    axioms = axioms_from_text({"f": WITH_ADJOINTS})
+    assert [axiom.name for axiom in axioms.equations] == ["add-commutative"]
+    assert {name: format_adjoint(adjoint) for name, adjoint in axioms.adjoints_by_name.items()} == {
+        "adjoint-of-add-0": "adjoint[input=0](add(x, y), g) = g",
+        "adjoint-of-add-1": "adjoint[input=1](add(x, y), g) = g",
+        "adjoint-of-channel-scale-0": (
+            "adjoint[input=0](channel_scale[axis=e](x, w), g) = channel_scale[axis=e](g, w)"
+        ),
+    }
+    assert axioms.reasons["adjoint-of-add-1"] == "A sum has the gradient of its terms."
+    assert axioms.families["adjoint-of-add-1"] == "f"
+    assert list(axioms.schemas) == ["adjoint-of-channel-scale-0"]
+    assert axioms.without_reason() == ()
+
+
+def test_adjoint_statements_change_no_hash_of_axioms() -> None:
+    axioms = axioms_from_text({"f": WITH_ADJOINTS})
+    alone = axioms_from_text({"f": "add-commutative: add(x, y) = add(y, x)"})
+    assert axioms.hash == alone.hash
+    assert axioms.hash_of(["add-commutative"]) == alone.hash_of(["add-commutative"])
+    changed = axioms_from_text(
+        {"f": WITH_ADJOINTS.replace("input=0](add(x, y), g) = g", "input=0](add(x, y), g) = y")}
+    )
+    names = ["adjoint-of-add-0", "adjoint-of-add-1"]
+    assert axioms.hash_of_adjoints(names[:1]) != changed.hash_of_adjoints(names[:1])
+    assert axioms.hash_of_adjoints(names[1:]) == changed.hash_of_adjoints(names[1:])
+    assert axioms.hash_of_adjoints(["missing"]) != axioms.hash_of_adjoints([])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("adjoint[input=0](tanh(x), g) = g", "f.axioms: expected a new name, got '', for adjoint"),
+        ("a: identity(x) = x\na: adjoint[input=0](tanh(x), g) = g", "expected a new name, got 'a'"),
+        ("\na: adjoint[input=1](tanh(x), g) = g", "f.axioms: line 2: a: expected input from 0 to 0"),
+    ],
+)
+def test_a_malformed_statement_is_named(text: str, message: str) -> None:
+    with pytest.raises(InvalidEquationError, match=message):
+        axioms_from_text({"f": text})
+
+
+def test_an_adjoint_statement_needs_a_reason_too() -> None:
+    with pytest.raises(InvalidEquationError, match="expected a comment above a with the reason"):
+        require_reasons(axioms_from_text({"f": "a: adjoint[input=0](tanh(x), g) = g"}))

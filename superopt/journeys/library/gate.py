@@ -1,16 +1,17 @@
 """The gate: checks that every rule marked as verified has a proof under the current axioms, operators and
 verifier. Files, the database and the shipped library are treated alike: the text defines the rule, and its
-certificate must replay.
+certificate must replay. With the library, adjoint statements are validated on a few instances each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from superopt.equations import parse_equation
+from superopt.axioms import AxiomSet
+from superopt.equations import format_adjoint, parse_equation
 from superopt.errors import InvalidFileError
 from superopt.journeys.library.discovery import proof_of_verdict
 from superopt.substitution_db.database import Database, open_database
@@ -29,6 +30,7 @@ from superopt.substitution_db.rules.recorded_claims import claims_of_database
 from superopt.substitution_db.rules.shipped import shipped_library
 from superopt.substitution_db.store.records import RuleStatus
 from superopt.verifier import verify_many
+from superopt.verifier.adjoints import QUICK, validate_adjoints
 from superopt.verifier.pool import judge_all
 
 JSON_ENDINGS = frozenset((".jsonl", ".json"))
@@ -50,18 +52,21 @@ class FailedRule:
 class GateResult:
     """Number of rules marked as verified, the offenders, and the number of certificates ``replayed``.
 
-    ``unclaimed`` counts the others, which were never verified and are not used.
+    ``unclaimed`` counts the others, which were never verified and are not used. ``adjoints`` statements were
+    validated, ``wrong_adjoints`` among them fail.
     """
 
     rules: int
     offenders: tuple[FailedRule, ...]
     replayed: int = 0
     unclaimed: Mapping[RuleStatus, int] = field(default_factory=dict[RuleStatus, int])
+    adjoints: int = 0
+    wrong_adjoints: tuple[FailedRule, ...] = ()
 
     @property
     def passed(self) -> bool:
         """Whether there are no offenders."""
-        return not self.offenders
+        return not self.offenders and not self.wrong_adjoints
 
 
 def gate_database(
@@ -81,18 +86,31 @@ def gate_database(
 def gate_library(
     url: str | None, currency: Currency, *, jobs: int = 0, progress: Progress | None = None
 ) -> GateResult:
-    """``gate_database`` for the database at ``url`` and the shipped library.
+    """``gate_database`` for the database at ``url`` and the shipped library, and a validation of the adjoint
+    statements.
 
     If the library cannot be loaded, it is checked alone. Raises InvalidFileError if that finds no fault.
     """
     try:
         with open_database(url) as database:
-            return gate_database(database, currency, shipped=shipped_library(), jobs=jobs, progress=progress)
+            shipped = shipped_library()
+            result = gate_database(database, currency, shipped=shipped, jobs=jobs, progress=progress)
     except InvalidFileError:
-        alone = _judged(_shipped_claims(), currency, jobs, progress)
-        if alone.passed:
+        result = _judged(_shipped_claims(), currency, jobs, progress)
+        if result.passed:
             raise
-        return alone
+    axioms = currency.state.axioms
+    return replace(result, adjoints=len(axioms.adjoints), wrong_adjoints=wrong_adjoints(axioms, jobs=jobs))
+
+
+def wrong_adjoints(axioms: AxiomSet, *, jobs: int = 0) -> tuple[FailedRule, ...]:
+    """The adjoint statements with a counterexample among a few instances of each, in ``jobs`` processes."""
+    results = validate_adjoints(axioms.adjoints, jobs=jobs, effort=QUICK)
+    return tuple(
+        FailedRule(adjoint.name, format_adjoint(adjoint), result.reason)
+        for adjoint, result in zip(axioms.adjoints, results, strict=True)
+        if not result.valid
+    )
 
 
 def compare_hashes_of_library(url: str | None, currency: Currency) -> GateResult:
