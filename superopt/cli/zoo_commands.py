@@ -19,7 +19,7 @@ def register(parent: typer.Typer) -> None:
 
 @app.command("list")
 def list_networks(database: NoDatabaseOption = None, as_json: JsonOption = False) -> None:
-    """List the networks that can be built."""
+    """List the networks that can be built. llama-LxW, a LLaMA decoder of L blocks of width W, can be too."""
     del database
     output = Output(as_json)
     networks = [zoo.describe(name) for name in zoo.names()]
@@ -41,7 +41,7 @@ def list_networks(database: NoDatabaseOption = None, as_json: JsonOption = False
             (
                 n.name,
                 "any" if n.batch is None else str(n.batch),
-                "" if n.parameters is None else f"{n.parameters / 1e6:.1f} M",
+                _count(n.parameters),
                 n.summary,
                 n.source,
             )
@@ -50,9 +50,15 @@ def list_networks(database: NoDatabaseOption = None, as_json: JsonOption = False
     )
 
 
+def _count(parameters: int | None) -> str:
+    if parameters is None:
+        return ""
+    return f"{parameters / 1e6:.1f} M" if parameters >= 1e5 else f"{parameters / 1e3:.1f} k"
+
+
 @app.command("build")
 def build(
-    name: Annotated[str, typer.Argument(help="Name as shown by `superopt zoo list`.")],
+    name: Annotated[str, typer.Argument(help="Name as shown by `superopt zoo list`, or llama-LxW.")],
     out: OutputOption,
     batch: Annotated[int, typer.Option(help="Batch size.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of the weights.")] = 0,

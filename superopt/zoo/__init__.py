@@ -10,7 +10,7 @@ import onnx
 from superopt.errors import InvalidOptionError
 from superopt.files import write_atomically
 from superopt.zoo.blueprint import Blueprint
-from superopt.zoo.catalogue import NETWORKS, Network
+from superopt.zoo.catalogue import FAMILY, NETWORKS, Network, member
 from superopt.zoo.light import build_light, light_networks
 from superopt.zoo.materialise import materialise
 
@@ -33,7 +33,8 @@ class Description:
 
 
 def names() -> tuple[str, ...]:
-    """Names of all networks that ``build`` supports."""
+    """Names of all networks that ``build`` supports, except the LLaMA decoders ``llama-LxW`` of L blocks of
+    width W, which have no end."""
     return (*NETWORKS, *light_networks())
 
 
@@ -46,8 +47,9 @@ def describe(name: str) -> Description:
 
 
 def blueprint(name: str, *, batch: int = 1) -> Blueprint:
-    """The network ``name`` with weight descriptions instead of values; not for light networks. Raises
-    InvalidOptionError for an unknown name, a light network, or a batch below 1."""
+    """The network ``name`` with weight descriptions instead of values; not for those of the onnx
+    package. Raises InvalidOptionError for an unknown name, a network of the onnx package, or a batch below
+    1."""
     _check(name, batch, 0)
     if name in light_networks():
         raise InvalidOptionError(f"{name} is read from a file with its weights: it has no blueprint")
@@ -56,8 +58,8 @@ def blueprint(name: str, *, batch: int = 1) -> Blueprint:
 
 def build(name: str, *, batch: int = 1, seed: int = 0) -> onnx.ModelProto:
     """The network ``name`` for inputs of ``batch`` samples; deterministic. Raises InvalidOptionError for an
-    unknown name, a batch below 1, a negative seed, a batch other than 1 of a light network, or a network of
-    more than 2 GB, which only ``save`` can write."""
+    unknown name, a batch below 1, a negative seed, a batch other than 1 of a network of the onnx package, or
+    a network of more than 2 GB, which only ``save`` can write."""
     _check(name, batch, seed)
     if name in light_networks():
         return build_light(name, batch, seed)
@@ -83,6 +85,10 @@ def _check(name: str, batch: int, seed: int) -> None:
 
 
 def _find(name: str) -> Network:
-    if name not in NETWORKS:
-        raise InvalidOptionError(f"unknown network {name!r}; the zoo has {', '.join(names())}")
-    return NETWORKS[name]
+    network = NETWORKS.get(name) or member(name)
+    if network is None:
+        raise InvalidOptionError(
+            f"unknown network {name!r}; the zoo has {', '.join(names())}, and {FAMILY}: a LLaMA decoder of L "
+            "blocks of width W"
+        )
+    return network

@@ -15,7 +15,7 @@ from superopt.zoo.blueprint import Blueprint
 from superopt.zoo.builder import Attribute, GraphBuilder
 from superopt.zoo.transformer import decomposed_layer_norm, erf_gelu, first_token, layer_norm, linear
 
-__all__ = ["bert_base", "bert_large"]
+__all__ = ["bert_base", "bert_large", "light_bert"]
 
 
 class Export(Enum):
@@ -54,6 +54,12 @@ def bert_base(batch: int) -> Blueprint:
 def bert_large(batch: int) -> Blueprint:
     """Three int64 inputs [batch, 128] -> hidden states [batch, 128, 1024] and pooled output [batch, 1024]."""
     return _bert("bert-large", Encoder(batch, Export.OLD, 24, 1024, 16, 4096))
+
+
+def light_bert(batch: int) -> Blueprint:
+    """Three int64 inputs [batch, 32] -> hidden states [batch, 32, 128] and pooled output [batch, 128]: the
+    sizes of BERT-Tiny (Turc et al. 2019)."""
+    return _bert("light-bert", Encoder(batch, Export.NEW, 2, 128, 2, 512, sequence=32))
 
 
 def _bert(name: str, encoder: Encoder) -> Blueprint:

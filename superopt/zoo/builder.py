@@ -67,8 +67,8 @@ class GraphBuilder:
         """A one-dimensional int64 initialiser: a shape, axes, sizes."""
         return self.buffer(name, np.asarray(values, dtype=np.int64))
 
-    def constant(self, name: str, value: float) -> str:
-        """A float scalar in a Constant node, as exporters write it."""
+    def constant(self, name: str, value: float | NDArray[np.float32]) -> str:
+        """A float scalar or array in a Constant node, as exporters write it: no parameter of training."""
         tensor = numpy_helper.from_array(np.asarray(value, dtype=np.float32), name)
         node = helper.make_node("Constant", [], [name], name=f"{name}/Constant", value=tensor)
         self._model.graph.node.append(node)

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
-from superopt.zoo.bert import bert_base, bert_large
+from superopt.zoo.bert import bert_base, bert_large, light_bert
 from superopt.zoo.blueprint import Blueprint
-from superopt.zoo.dense import candle_uno, dlrm, mlp, xdl
+from superopt.zoo.dense import candle_uno, dlrm, light_mlp, mlp, mlp_mnist, xdl
 from superopt.zoo.densenet import densenet121
-from superopt.zoo.gpt2 import gpt2
+from superopt.zoo.encoder_decoder import light_transformer, transformer
+from superopt.zoo.gpt2 import gpt2, light_gpt2
 from superopt.zoo.inception import inception_v3
-from superopt.zoo.llama import llama_block
+from superopt.zoo.llama import light_llama, llama, llama_block
 from superopt.zoo.mobilenet import mobilenet_v3
 from superopt.zoo.nasnet import nasnet_a
 from superopt.zoo.nasrnn import nasrnn
-from superopt.zoo.recurrent import lstm_lm, lstm_lm_operator, nmt
+from superopt.zoo.ncf import light_ncf, ncf
+from superopt.zoo.recurrent import light_lstm_lm, lstm_lm, lstm_lm_operator, nmt
 from superopt.zoo.repvgg import repvgg
-from superopt.zoo.resnet import resnet50, resnext50
+from superopt.zoo.resnet import light_resnet18, light_resnet101, resnet18, resnet50, resnet101, resnext50
 from superopt.zoo.squeezenet import squeezenet
-from superopt.zoo.vgg import vgg19
+from superopt.zoo.unet import light_unet, unet
+from superopt.zoo.vgg import light_vgg16, vgg16, vgg19
 from superopt.zoo.vit import vit_base
 
-__all__ = ["NETWORKS", "Network"]
+__all__ = ["FAMILY", "NETWORKS", "Network", "member"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,9 @@ NETWORKS: Mapping[str, Network] = {
     "squeezenet": Network(
         "SqueezeNet 1.1: 8 fire modules without normalisation", "Iandola et al. 2016", 1_235_496, squeezenet
     ),
+    "resnet18": Network("ResNet-18: 8 blocks of two convolutions", "He et al. 2016", 11_689_512, resnet18),
     "resnet50": Network("ResNet-50: 16 bottleneck blocks", "He et al. 2016", 25_557_032, resnet50),
+    "resnet101": Network("ResNet-101: 33 bottleneck blocks", "He et al. 2016", 44_549_160, resnet101),
     "resnext50": Network(
         "ResNeXt-50 32x4d: bottlenecks with 32 groups", "Xie et al. 2017", 25_028_904, resnext50
     ),
@@ -53,6 +60,9 @@ NETWORKS: Mapping[str, Network] = {
     "inception-v3": Network(
         "Inception-v3 without auxiliary classifier", "Szegedy et al. 2016", 23_834_568, inception_v3
     ),
+    "vgg16": Network(
+        "VGG-16 for standardised images", "Simonyan and Zisserman 2015", 138_357_544, vgg16
+    ),
     "vgg19": Network("VGG-19, preprocessing included", "Simonyan and Zisserman 2015", 143_667_240, vgg19),
     "densenet121": Network("DenseNet-121: 58 dense layers", "Huang et al. 2017", 7_978_856, densenet121),
     "mobilenet-v3": Network(
@@ -64,6 +74,9 @@ NETWORKS: Mapping[str, Network] = {
     "gpt2": Network("GPT-2 small with head, 128 tokens", "Radford et al. 2019", 124_439_808, gpt2),
     "vit-base": Network(
         "ViT-Base/16 at 224, preprocessing included", "Dosovitskiy et al. 2021", 86_567_656, vit_base
+    ),
+    "mlp-mnist": Network(
+        "perceptron 784-300-100-10 for digits", "LeCun et al. 1998, with relu", 266_610, mlp_mnist
     ),
     "mlp": Network("16 dense layers of 8192: 4.3 GB", "Unger et al. 2022 (Unity)", 16 * 8192 * 8193, mlp),
     "nasnet-a": Network("NASNet-A large, 6 @ 4032", "Zoph et al. 2018", 88_753_150, nasnet_a),
@@ -88,9 +101,54 @@ NETWORKS: Mapping[str, Network] = {
         "translation: LSTMs 2 + 2 x 1024, attention, 20 steps", "Luong et al. 2015, sizes of FlexFlow",
         3 * 32_000 * 1024 + 32_000 + 4 * (8 * 1024**2 + 8 * 1024) + 3 * 1024**2, nmt,
     ),
+    "transformer": Network(
+        "Transformer base: 6 + 6 layers of 512, 128 tokens", "Vaswani et al. 2017",
+        37_000 * 512 + 6 * (3 * 4 * 512**2 + 2 * (2 * 512 * 2048 + 2048 + 512) + 5 * 2 * 512), transformer,
+    ),
+    "ncf": Network(
+        "NeuMF for MovieLens-20M: 64 factors, 4 widths", "He et al. 2017, sizes of MLPerf 0.5",
+        31_832_577, ncf,
+    ),
+    "u-net": Network(
+        "U-Net, padded: 512 x 512 to 2 classes", "Ronneberger et al. 2015", 31_030_658, unet
+    ),
     "repvgg": Network("RepVGG-A0 as trained: 3 branches a block", "Ding et al. 2021", 9_110_000, repvgg),
     "llama-block": Network(
         "LLaMA 3.2 1B, one block: RMSNorm, RoPE, GQA, SwiGLU", "Grattafiori et al. 2024",
         10_485_760 + 3 * 2048 * 8192 + 2 * 2048, llama_block,
     ),
+    "light-mlp": Network("perceptron 64-32-16-10 for 8 x 8 digits", "small mlp-mnist", 2_778, light_mlp),
+    "light-resnet18": Network(
+        "ResNet-18 for 32 x 32: channels / 4", "small resnet18", 703_386, light_resnet18
+    ),
+    "light-resnet101": Network("6 bottlenecks for 32 x 32", "small resnet101", 166_546, light_resnet101),
+    "light-vgg16": Network("VGG-16 for 32 x 32: channels / 8", "small vgg16", 239_538, light_vgg16),
+    "light-u-net": Network("U-Net for 32 x 32: channels / 16", "small u-net", 121_658, light_unet),
+    "light-ncf": Network("NeuMF for 200 users, 100 items", "small ncf", 7_881, light_ncf),
+    "light-bert": Network("BERT-Tiny: 2 layers of 128, 32 tokens", "Turc et al. 2019", 4_385_920, light_bert),
+    "light-gpt2": Network("GPT-2: 2 blocks of 64, 16 tokens", "small gpt2", 110_336, light_gpt2),
+    "light-transformer": Network(
+        "Transformer: 2 + 2 layers of 64, 16 tokens", "small transformer", 174_080, light_transformer
+    ),
+    "light-llama": Network(
+        "LLaMA decoder: 2 blocks of 64, 16 tokens", "small llama-LxW", 131_392, light_llama
+    ),
+    "light-lstm-lm": Network("LSTM language model: 2 x 32, 8 steps", "small lstm-lm", 24_960, light_lstm_lm),
 }  # fmt: skip
+
+FAMILY = "llama-LxW"
+"""How the names of LLaMA decoders of L blocks of width W are written; ``NETWORKS`` has none of them."""
+
+_MEMBER = re.compile(r"llama-([1-9]\d{0,2})x([1-9]\d{1,4})")
+
+
+def member(name: str) -> Network | None:
+    """The LLaMA decoder of that name, as ``llama-16x2048``; None for a name of another form. Raises
+    InvalidOptionError for a width that is no multiple of 64."""
+    found = _MEMBER.fullmatch(name)
+    if found is None:
+        return None
+    layers, width = (int(number) for number in found.groups())
+    build = partial(llama, layers, width)
+    summary = f"LLaMA decoder: {layers} blocks of {width}, 128 tokens"
+    return Network(summary, "Grattafiori et al. 2024", build(1).parameters, build)

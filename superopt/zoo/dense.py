@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from superopt.zoo import weights
 from superopt.zoo.blueprint import Blueprint
 from superopt.zoo.builder import Attribute, GraphBuilder
 
-__all__ = ["candle_uno", "dlrm", "mlp", "xdl"]
+__all__ = ["candle_uno", "dlrm", "light_mlp", "mlp", "mlp_mnist", "xdl"]
 
 ROWS = 1_000_000
 """Rows of an embedding table."""
@@ -20,11 +21,27 @@ COLUMNS = 64
 
 def mlp(batch: int) -> Blueprint:
     """[batch, 8192] -> [batch, 8192]: sixteen dense layers with relu between them (Unity, section 8.1)."""
-    graph = GraphBuilder("mlp", 13)
-    x = graph.input("input", (batch, 8192))
-    for index in range(16):
-        x = _dense(graph, f"dense_{index}", x, (8192, 8192), "Relu" if index < 15 else None)
-    graph.output(x, (batch, 8192))
+    return _perceptron("mlp", (8192,) * 17, batch)
+
+
+def mlp_mnist(batch: int) -> Blueprint:
+    """[batch, 784] -> [batch, 10]: digits of 28 x 28 pixels (LeCun et al. 1998, section III.C.4: 300 and 100
+    hidden units), with relu."""
+    return _perceptron("mlp-mnist", (784, 300, 100, 10), batch)
+
+
+def light_mlp(batch: int) -> Blueprint:
+    """[batch, 64] -> [batch, 10]: digits of 8 x 8 pixels."""
+    return _perceptron("light-mlp", (64, 32, 16, 10), batch)
+
+
+def _perceptron(name: str, widths: Sequence[int], batch: int) -> Blueprint:
+    graph = GraphBuilder(name, 13)
+    x = graph.input("input", (batch, widths[0]))
+    last = len(widths) - 2
+    for index, sizes in enumerate(pairwise(widths)):
+        x = _dense(graph, f"dense_{index}", x, sizes, None if index == last else "Relu")
+    graph.output(x, (batch, widths[-1]))
     return graph.blueprint()
 
 

@@ -27,7 +27,7 @@ FILES = {
 
 
 def light_networks() -> tuple[str, ...]:
-    """Names of the light networks."""
+    """Names of the networks of the onnx package."""
     return tuple(PREFIX + name for name in FILES)
 
 
@@ -37,7 +37,7 @@ def build_light(name: str, batch: int, seed: int) -> onnx.ModelProto:
     if batch != 1:
         raise InvalidOptionError(
             f"{name}: its file fixes the batch at 1, got batch {batch}; "
-            "networks without the prefix 'light-' are built at any batch"
+            "networks that are not of the onnx package are built at any batch"
         )
     folder = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
     path = folder / f"{FILES[name.removeprefix(PREFIX)]}.onnx"

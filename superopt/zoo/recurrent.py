@@ -13,57 +13,78 @@ from superopt.zoo.blueprint import Blueprint
 from superopt.zoo.builder import Attribute, GraphBuilder
 from superopt.zoo.transformer import linear
 
-__all__ = ["lstm_lm", "lstm_lm_operator", "nmt"]
+__all__ = ["light_lstm_lm", "lstm_lm", "lstm_lm_operator", "nmt"]
 
 GATES = ("i", "f", "c", "o")
 
-VOCABULARY = 10_000
-WIDTH = 650
 LAYERS = 2
-STEPS = 35
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Words of the vocabulary, the width of states and embeddings, and the steps of a sequence."""
+
+    vocabulary: int
+    width: int
+    steps: int
+
+
+MEDIUM = Sizes(vocabulary=10_000, width=650, steps=35)
+LIGHT = Sizes(vocabulary=128, width=32, steps=8)
 
 
 def lstm_lm(batch: int) -> Blueprint:
     """int64 tokens [batch, 35] -> logits [batch, 35, 10000]: the medium model of Zaremba et al. 2014.
     Unrolled with a matrix product for every gate of every step, as Keras computes an LSTM cell on a CPU; the
     initial states are inputs h0, c0, h1, c1, each [batch, 650]."""
-    graph = GraphBuilder("lstm-lm", 13)
-    columns = _embedded_columns(graph, "embedding", batch, STEPS, (VOCABULARY, WIDTH), "tokens")
+    return _unrolled("lstm-lm", MEDIUM, batch)
+
+
+def light_lstm_lm(batch: int) -> Blueprint:
+    """int64 tokens [batch, 8] -> logits [batch, 8, 128]: the same with states of 32."""
+    return _unrolled("light-lstm-lm", LIGHT, batch)
+
+
+def _unrolled(name: str, sizes: Sizes, batch: int) -> Blueprint:
+    graph = GraphBuilder(name, 13)
+    shape = (sizes.vocabulary, sizes.width)
+    columns = _embedded_columns(graph, "embedding", batch, sizes.steps, shape, "tokens")
     for layer in range(LAYERS):
-        gates = _gates(graph, f"lstm_{layer}")
-        h, c = (graph.input(f"{state}{layer}", (batch, WIDTH)) for state in "hc")
+        gates = _gates(graph, f"lstm_{layer}", sizes.width)
+        h, c = (graph.input(f"{state}{layer}", (batch, sizes.width)) for state in "hc")
         outputs: list[str] = []
         for step, x in enumerate(columns):
             h, c = _gated_step(graph, f"lstm_{layer}.{step}", x, h, c, gates)
             outputs.append(h)
         columns = outputs
     x = _stacked(graph, columns, "hidden")
-    logits = linear(graph, "decoder", x, (WIDTH, VOCABULARY))
-    graph.output(logits, (batch, STEPS, VOCABULARY))
+    logits = linear(graph, "decoder", x, (sizes.width, sizes.vocabulary))
+    graph.output(logits, (batch, sizes.steps, sizes.vocabulary))
     return graph.blueprint()
 
 
 def lstm_lm_operator(batch: int) -> Blueprint:
     """The same network as ``lstm_lm`` with ONNX's LSTM operator, as PyTorch exports ``nn.LSTM``."""
+    vocabulary, width, steps = MEDIUM.vocabulary, MEDIUM.width, MEDIUM.steps
     graph = GraphBuilder("lstm-lm-operator", 14)
-    tokens = graph.input("tokens", (batch, STEPS), np.int64)
-    table = graph.weight("embedding.weight", weights.normal((VOCABULARY, WIDTH), 1.0))
+    tokens = graph.input("tokens", (batch, steps), np.int64)
+    table = graph.weight("embedding.weight", weights.normal((vocabulary, width), 1.0))
     x = graph.node("Gather", [table, tokens], "embedding.out")
     x = graph.node("Transpose", [x], "embedding.steps", {"perm": (1, 0, 2)})
     for layer in range(LAYERS):
         name = f"lstm_{layer}"
         inputs = [
             x,
-            graph.weight(f"{name}.W", weights.lecun((1, 4 * WIDTH, WIDTH), WIDTH)),
-            graph.weight(f"{name}.R", weights.lecun((1, 4 * WIDTH, WIDTH), WIDTH)),
-            graph.weight(f"{name}.B", weights.bias((1, 8 * WIDTH))),
+            graph.weight(f"{name}.W", weights.lecun((1, 4 * width, width), width)),
+            graph.weight(f"{name}.R", weights.lecun((1, 4 * width, width), width)),
+            graph.weight(f"{name}.B", weights.bias((1, 8 * width))),
             "",
-            *(graph.input(f"{state}{layer}", (1, batch, WIDTH)) for state in "hc"),
+            *(graph.input(f"{state}{layer}", (1, batch, width)) for state in "hc"),
         ]
-        y = graph.node("LSTM", inputs, f"{name}.Y", {"hidden_size": WIDTH})
+        y = graph.node("LSTM", inputs, f"{name}.Y", {"hidden_size": width})
         x = graph.node("Squeeze", [y, graph.integers(f"{name}.axis", [1])], f"{name}.out")
     x = graph.node("Transpose", [x], "hidden", {"perm": (1, 0, 2)})
-    graph.output(linear(graph, "decoder", x, (WIDTH, VOCABULARY)), (batch, STEPS, VOCABULARY))
+    graph.output(linear(graph, "decoder", x, (width, vocabulary)), (batch, steps, vocabulary))
     return graph.blueprint()
 
 
@@ -76,13 +97,13 @@ class Gate:
     bias: str
 
 
-def _gates(graph: GraphBuilder, name: str) -> Sequence[Gate]:
-    square = (WIDTH, WIDTH)
+def _gates(graph: GraphBuilder, name: str, width: int) -> Sequence[Gate]:
+    square = (width, width)
     return [
         Gate(
-            graph.weight(f"{name}.kernel_{gate}", weights.lecun(square, WIDTH)),
-            graph.weight(f"{name}.recurrent_{gate}", weights.lecun(square, WIDTH)),
-            graph.weight(f"{name}.bias_{gate}", weights.bias((WIDTH,))),
+            graph.weight(f"{name}.kernel_{gate}", weights.lecun(square, width)),
+            graph.weight(f"{name}.recurrent_{gate}", weights.lecun(square, width)),
+            graph.weight(f"{name}.bias_{gate}", weights.bias((width,))),
         )
         for gate in GATES
     ]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from superopt.zoo import weights
 from superopt.zoo.builder import Attribute, GraphBuilder
 
 __all__ = [
-    "decomposed_layer_norm", "erf_gelu", "first_token", "layer_norm", "linear", "product", "tanh_gelu",
+    "causal_mask", "decomposed_layer_norm", "erf_gelu", "first_token", "layer_norm", "linear", "product",
+    "sinusoids", "tanh_gelu",
 ]  # fmt: skip
 
 
@@ -86,3 +88,16 @@ def first_token(graph: GraphBuilder, name: str, x: str) -> str:
     """[batch, sequence, hidden] -> [batch, hidden]."""
     index = graph.buffer(f"{name}.index", np.asarray(0, dtype=np.int64))
     return graph.node("Gather", [x, index], f"{name}.first", {"axis": 1})
+
+
+def causal_mask(sequence: int, forbidden: float) -> NDArray[np.float32]:
+    """[1, 1, sequence, sequence]: 0 up to the diagonal, ``forbidden`` above it, to be added to scores."""
+    return np.triu(np.full((1, 1, sequence, sequence), forbidden, dtype=np.float32), 1)
+
+
+def sinusoids(sequence: int, width: int) -> NDArray[np.float32]:
+    """[1, sequence, width]: sine and cosine, in turns, of position / 10000^(2i / width) (Vaswani et al. 2017,
+    section 3.5)."""
+    rates = 10_000.0 ** -(np.arange(0, width, 2) / width)
+    angles = np.arange(sequence)[:, None] * rates
+    return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(1, sequence, width).astype(np.float32)

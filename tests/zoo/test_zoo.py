@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 
 from superopt import zoo
 from superopt.errors import InvalidOptionError
-from superopt.zoo import weights
+from superopt.zoo import llama, weights
 
 BATCHED = tuple(name for name in zoo.names() if name not in zoo.light_networks())
 # Hundreds of megabytes of weights add seconds and nothing else: only the small networks are run here.
 RUN = (
     "squeezenet", "nasrnn", "densenet121", "mobilenet-v3", "candle-uno", "lstm-lm",
-    "lstm-lm-operator", "repvgg",
+    "lstm-lm-operator", "repvgg", "resnet18", "mlp-mnist", "light-mlp", "light-resnet18", "light-resnet101",
+    "light-vgg16", "light-u-net", "light-ncf", "light-bert", "light-gpt2", "light-transformer", "light-llama",
+    "light-lstm-lm",
 )  # fmt: skip
 LARGE_LIGHT = ("light-alexnet", "light-vgg19", "light-zfnet512")
 SMALL_LIGHT = tuple(name for name in zoo.light_networks() if name not in LARGE_LIGHT)
@@ -57,6 +59,20 @@ OPERATORS = {
     "lstm-lm-operator": {"LSTM": 2, "MatMul": 1},
     "nmt": {"Gemm": 20 * 4 * 2, "Split": 20 * 4, "Softmax": 20, "Tanh": 20 * 9},
     "repvgg": {"Conv": 22 * 2, "BatchNormalization": 22 * 2 + 17, "Relu": 22, "Gemm": 1},
+    "resnet18": {"Conv": 20, "BatchNormalization": 20, "Relu": 17, "Add": 8, "MaxPool": 1, "Gemm": 1},
+    "resnet101": {"Conv": 104, "BatchNormalization": 104, "Relu": 100, "Add": 33, "MaxPool": 1, "Gemm": 1},
+    "vgg16": {"Conv": 13, "Relu": 15, "MaxPool": 5, "Gemm": 3, "Dropout": 2, "Sub": 0},
+    "mlp-mnist": {"MatMul": 3, "Add": 3, "Relu": 2},
+    "transformer": {
+        "MatMul": 18 * 6 + 12 * 2 + 1,
+        "Softmax": 18,
+        "LayerNormalization": 30,
+        "Relu": 12,
+        "Gather": 2,
+    },
+    "ncf": {"Gather": 4, "Mul": 1, "Concat": 2, "MatMul": 4, "Relu": 3, "Sigmoid": 1},
+    "u-net": {"Conv": 19, "Relu": 18, "MaxPool": 4, "ConvTranspose": 4, "Concat": 4},
+    "llama-3x256": {"MatMul": 3 * 9 + 1, "Softmax": 3, "Sqrt": 7, "Cos": 0, "Gather": 1, "Expand": 6},
     "llama-block": {"MatMul": 7 + 2 + 1, "Softmax": 1, "Sqrt": 2, "Cos": 1, "Sin": 1, "Expand": 2},
 }
 """How often each operator occurs; those that are not named may occur as well."""
@@ -158,6 +174,70 @@ def test_a_network_has_the_operators_of_its_paper(name: str) -> None:
     assert {operator: counted[operator] for operator in OPERATORS[name]} == OPERATORS[name]
 
 
+PUBLISHED = {
+    "resnet18": 11_689_512,
+    "resnet101": 44_549_160,
+    "vgg16": 138_357_544,
+    "ncf": 31_832_577,
+    "light-bert": 4_385_920,
+    "llama-16x2048": 1_235_814_400,
+    "llama-28x3072": 3_212_749_824,
+    "llama-32x4096": 8_030_261_248,
+    "llama-80x8192": 70_553_706_496,
+}
+"""As torchvision, MLPerf's reference code and the published weights of BERT-Tiny, LLaMA 3.1 and 3.2 have."""
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_network_has_exactly_the_published_parameters(name: str) -> None:
+    assert zoo.blueprint(name).parameters == zoo.describe(name).parameters == PUBLISHED[name]
+
+
+@pytest.mark.parametrize(("name", "millions"), [("u-net", 31.0), ("transformer", 65.0)])
+def test_a_network_has_about_as_many_parameters_as_its_paper_says(name: str, millions: float) -> None:
+    assert zoo.blueprint(name).parameters / 1e6 == pytest.approx(millions, rel=0.04)
+
+
+@pytest.mark.parametrize("name", [name for name in BATCHED if name.startswith("light-")])
+def test_a_light_network_keeps_the_operators_of_the_large_one(name: str) -> None:
+    large = {"light-bert": "bert-base", "light-llama": "llama-2x256", "light-mlp": "mlp-mnist"}.get(
+        name, name.removeprefix("light-")
+    )
+    light = operators(zoo.blueprint(name).skeleton)
+    assert set(light) == set(operators(zoo.blueprint(large).skeleton))
+    assert zoo.blueprint(name).parameters < 5e6
+
+
+@pytest.mark.parametrize("name", ["light-llama", "light-transformer", "light-gpt2"])
+def test_a_decoder_does_not_look_ahead(name: str) -> None:
+    model = zoo.build(name, batch=2)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    feeds = random_feeds(model, 0)
+    changed = {key: array.copy() for key, array in feeds.items()}
+    changed[session.get_inputs()[-1].name][:, 9] += 1
+    (before,), (after,) = session.run(None, feeds), session.run(None, changed)
+    np.testing.assert_array_equal(before[:, :9], after[:, :9])
+    assert (np.abs(before - after)[:, 9:].max(axis=(0, 2)) > 1e-4).all()
+
+
+def test_rotation_by_tables_is_rotation_by_positions() -> None:
+    """The one block that computes its angles and the decoders, which store them, turn alike."""
+    sizes = llama.sizes_of_width(2048)
+    decoder = zoo.blueprint("llama-1x2048").skeleton
+    stored = {
+        node.output[0]: onnx.numpy_helper.to_array(node.attribute[0].t)
+        for node in decoder.graph.node
+        if node.op_type == "Constant"
+    }
+    block = zoo.blueprint("llama-block").skeleton
+    extractor = onnx.utils.Extractor(onnx.shape_inference.infer_shapes(block))
+    rotation = extractor.extract_model(["position_ids"], ["rotary.cos.heads", "rotary.sin.heads"])
+    session = ort.InferenceSession(rotation.SerializeToString(), providers=["CPUExecutionProvider"])
+    computed = session.run(None, {"position_ids": np.arange(sizes.sequence)[None]})
+    for name, expected in zip(("rotary.cos", "rotary.sin"), computed, strict=True):
+        np.testing.assert_allclose(stored[name], expected, atol=1e-5)
+
+
 def test_resnext_differs_from_resnet_in_groups_alone() -> None:
     resnet, resnext = zoo.blueprint("resnet50").skeleton, zoo.blueprint("resnext50").skeleton
     assert operators(resnet) == operators(resnext)
@@ -222,7 +302,7 @@ def test_large_weights_go_beside_the_model(tmp_path: Path) -> None:
 
 
 def test_every_name_is_described() -> None:
-    assert len(set(zoo.names())) == 31
+    assert len(set(zoo.names())) == 49
     for name in zoo.names():
         description = zoo.describe(name)
         assert description.name == name
@@ -234,7 +314,15 @@ def test_every_name_is_described() -> None:
 @pytest.mark.parametrize(
     ("name", "batch", "seed", "message"),
     [
-        ("resnet", 1, 0, r"unknown network 'resnet'; the zoo has squeezenet, .*light-zfnet512"),
+        (
+            "resnet",
+            1,
+            0,
+            r"unknown network 'resnet'; the zoo has squeezenet, .*light-zfnet512, and llama-LxW",
+        ),
+        ("llama-2x100", 1, 0, "LLaMA: expected a width that is a multiple of 64, got 100"),
+        ("llama-0x64", 1, 0, "unknown network 'llama-0x64'"),
+        ("llama-2000x64", 1, 0, "unknown network 'llama-2000x64'"),
         ("resnet50", 0, 0, r"resnet50: expected a batch of at least 1, got 0"),
         ("resnet50", 1, -1, r"resnet50: expected a seed of at least 0, got -1"),
         ("mlp", 1, 0, r"mlp has 4.3 GB of weights, and one ONNX message holds 2 GB: save it to a path"),
