@@ -11,18 +11,36 @@ from onnx.defs import OpSchema
 
 from superopt.errors import UnsupportedError
 from superopt.ir.graph import Node
-from superopt.onnx_io import emit_elementwise, emit_layers, emit_reductions, emit_selection, emit_shape
+from superopt.onnx_io import (
+    emit_conv_data_gradient,
+    emit_conv_weight_gradient,
+    emit_elementwise,
+    emit_gradients,
+    emit_layers,
+    emit_reductions,
+    emit_selection,
+    emit_shape,
+)
 from superopt.onnx_io.recipes import Emission, OnnxAttribute, Operand, Recipe, Writer
 from superopt.ops import Operator, attributes_of
-from superopt.ops.activation import Gelu, HardSwish, Silu, Softmax
+from superopt.ops.activation import Gelu, HardSwish, LogSoftmax, Silu, Softmax
 from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd, ChannelScale
+from superopt.ops.conv_gradients import ConvDataGradient, ConvWeightGradient
 from superopt.ops.convolution import Conv, Enlarge, KernelResponse
 from superopt.ops.elementwise import Add, Divide, Multiply, Power, Scale, Subtract
 from superopt.ops.filled import Full, Ones
+from superopt.ops.gradients import (
+    ChannelSum,
+    LookupGradient,
+    MatmulWeightGradient,
+    SumTo,
+    Unreshape,
+)
 from superopt.ops.lookup import Lookup
 from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.normalization import LayerNormalization, RmsNormalization
 from superopt.ops.order import Clip, Maximum, Minimum, PRelu
+from superopt.ops.pool_gradients import AveragePoolGradient, LinearUpsampleGradient, MaxPoolGradient
 from superopt.ops.pooling import AveragePool, MaxPool
 from superopt.ops.precision import Cast
 from superopt.ops.reduction import ReduceMax, ReduceMean, ReduceMin, ReduceSum
@@ -35,16 +53,20 @@ EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
     Add: emit_elementwise.pointwise,
     Affine: emit_layers.affine,
     AveragePool: emit_layers.average_pool,
+    AveragePoolGradient: emit_gradients.average_pool_gradient,
     BatchNormScale: emit_layers.batch_norm_scale,
     BatchNormShift: emit_layers.batch_norm_shift,
     BiasAdd: emit_layers.bias_add,
     Broadcast: emit_shape.broadcast,
     ChannelScale: lambda emission, node: emit_elementwise.per_channel(emission, node, "Mul"),
     Cast: emit_selection.cast,
+    ChannelSum: emit_gradients.channel_sum,
     Clip: emit_elementwise.clip,
     Concat: emit_shape.concat,
     Conv: emit_layers.conv,
+    ConvDataGradient: emit_conv_data_gradient.conv_data_gradient,
     ConvTranspose: emit_layers.conv_transpose,
+    ConvWeightGradient: emit_conv_weight_gradient.conv_weight_gradient,
     Divide: emit_elementwise.pointwise,
     Enlarge: emit_layers.enlarge,
     Equal: emit_selection.pointwise,
@@ -55,13 +77,18 @@ EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
     KernelResponse: emit_layers.kernel_response,
     LayerNormalization: emit_reductions.layer_normalization,
     LinearUpsample: emit_layers.upsample,
+    LinearUpsampleGradient: emit_gradients.upsample_linear_gradient,
     LogicalAnd: emit_selection.pointwise,
     LogicalNot: emit_selection.pointwise,
     LogicalOr: emit_selection.pointwise,
+    LogSoftmax: emit_elementwise.softmax,
     Lookup: emit_selection.lookup,
+    LookupGradient: emit_gradients.lookup_gradient,
     Matmul: emit_layers.matmul,
+    MatmulWeightGradient: emit_gradients.matmul_weight_gradient,
     Maximum: emit_elementwise.pointwise,
     MaxPool: emit_layers.max_pool,
+    MaxPoolGradient: emit_gradients.maxpool_gradient,
     Minimum: emit_elementwise.pointwise,
     Multiply: emit_elementwise.pointwise,
     NearestUpsample: emit_layers.upsample,
@@ -80,7 +107,9 @@ EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
     Softmax: emit_elementwise.softmax,
     Split: emit_shape.split,
     Subtract: emit_elementwise.pointwise,
+    SumTo: emit_gradients.sum_to,
     Transpose: emit_shape.transpose,
+    Unreshape: emit_shape.reshape,
 }
 
 

@@ -17,9 +17,11 @@ from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.emit_shape import RuntimeShape, repeated_number
 from superopt.onnx_io.protos import dtype_of
 from superopt.onnx_io.recipes import Emission, Number, Operand, Recipe, Writer
-from superopt.ops.activation import Gelu, HardSigmoid, HardSwish, Silu, Softmax
+from superopt.onnx_io.single_elements import single_element
+from superopt.ops.activation import Gelu, HardSigmoid, HardSwish, LogSoftmax, Silu, Softmax
 from superopt.ops.affine import ChannelOperator
 from superopt.ops.base import Operator, axis_of
+from superopt.ops.convolution import Conv
 from superopt.ops.elementwise import Add, Divide, Multiply, Power, Scale, Subtract
 from superopt.ops.order import Clip, Extremum, Maximum, Minimum
 from superopt.ops.shape import Broadcast
@@ -110,25 +112,31 @@ def pointwise(emission: Emission, node: Node) -> Recipe:
     if emission.opset >= EXTREMA_BROADCAST or not isinstance(node.operator, Extremum):
         parts = without_broadcasts(emission, inputs, target)
 
-    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
-        writer.node(op_type, operands, outputs)
+    singles = [single_element(emission, part, target) for part in parts]
 
-    return Recipe(node.values, parts, write)
+    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        pairs = zip(singles, operands, strict=True)
+        writer.node(op_type, [single.write(writer, name) for single, name in pairs], outputs)
+
+    return Recipe(node.values, tuple(single.operand for single in singles), write)
 
 
 def scale(emission: Emission, node: Node) -> Recipe:
-    """Mul by a 0-d tensor; ONNX Runtime does not fold one with an axis of size 1 into a convolution."""
+    """Mul by a 0-d tensor; ONNX Runtime does not fold one with an axis of size 1 into a convolution, which
+    is why the factor of a convolution has none for images of any size."""
     assert isinstance(node.operator, Scale)
     data, factor = node.inputs
     gate = _clipped(emission, data, factor)
     if gate is not None:
         assert isinstance(gate.operator, HardSigmoid)
         return _between(emission, node, gate.inputs[0], 0, 1 / Fraction(gate.operator.alpha))
+    target = () if emission.producer(data, Conv) else emission.type(data).shape
+    single = single_element(emission, Operand(factor), target)
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
-        writer.node("Mul", operands, outputs)
+        writer.node("Mul", [operands[0], single.write(writer, operands[1])], outputs)
 
-    return Recipe(node.values, (Operand(data), Operand(factor)), write)
+    return Recipe(node.values, (Operand(data), single.operand), write)
 
 
 def _clipped(emission: Emission, data: Value, factor: Value) -> Node | None:
@@ -290,21 +298,24 @@ def _curve_by_tanh(writer: Writer, x: str, element: ElementType) -> str:
 
 
 def softmax(emission: Emission, node: Node) -> Recipe:
-    """Softmax; before opset 13 it spans all axes from the given one on, so the axis is moved to the end."""
-    assert isinstance(node.operator, Softmax)
+    """Softmax, LogSoftmax; before opset 13 they span all axes from the given one on, so the axis is moved
+    to the end."""
+    assert isinstance(node.operator, Softmax | LogSoftmax)
+    form = node.operator.onnx
+    assert form is not None, "both are one node"
     type_: TensorType = emission.type(node.value)
-    axis = axis_of("softmax", node.operator.axis, type_.rank)
+    axis = axis_of(node.operator.name, node.operator.axis, type_.rank)
     moved = (*(other for other in range(type_.rank) if other != axis), axis)
     back = tuple(moved.index(position) for position in range(type_.rank))
     spans_more = any(size != 1 for size in type_.shape[axis + 1 :])
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         if writer.opset >= 13 or not spans_more:
-            writer.node("Softmax", operands, outputs, {"axis": axis})
+            writer.node(form.op_type, operands, outputs, {"axis": axis})
             return
         last, result = writer.temporary("last"), writer.temporary("result")
         writer.node("Transpose", operands, [last], {"perm": moved})
-        writer.node("Softmax", [last], [result], {"axis": type_.rank - 1})
+        writer.node(form.op_type, [last], [result], {"axis": type_.rank - 1})
         writer.node("Transpose", [result], outputs, {"perm": back})
 
     return Recipe(node.values, (Operand(node.inputs[0]),), write)

@@ -258,13 +258,17 @@ def _clip(site: Site) -> tuple[Value, ...]:
 
 
 def _prelu(site: Site) -> tuple[Value, ...]:
-    """With one slope it is a leaky relu; slopes that differ do so along one axis."""
+    """With one known slope it is a leaky relu; slopes that differ do so along one axis."""
     data, content = site.type(0), site.constant(1)
     if content is not None and content.size == 1 and content.ndim <= data.rank:
         return (site.add(LeakyRelu(_single(float(content.reshape(())), "the slope")), site.value(0)),)
-    axis = channel_axis(data, site.type(1)) if site.is_weight(1) else None
-    if axis is None:
-        raise NotLiftedError("its slopes are computed at run time, or differ along several axes")
+    slopes = site.type(1)
+    if data.rank and _is_one_number(slopes, data):
+        vector = site.add(Broadcast(data.shape[-1:]), _scalar(site, site.value(1)))
+        return (site.add(PRelu(-1), site.value(0), vector),)
+    axis = channel_axis(data, slopes)
+    if axis is None or not isinstance(data.shape[axis], int):
+        raise NotLiftedError("its slopes do not vary along one axis of known size")
     return (site.add(PRelu(axis), site.value(0), _vector(site, site.value(1))),)
 
 

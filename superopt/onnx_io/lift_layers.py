@@ -9,7 +9,7 @@ from superopt.ir.graph import Value
 from superopt.ir.types import TensorType
 from superopt.onnx_io.lift_elementwise import Lifter, broadcast_shape, channel_axis
 from superopt.onnx_io.site import NotLiftedError, Site
-from superopt.ops.activation import Softmax
+from superopt.ops.activation import LogSoftmax, Softmax
 from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd
 from superopt.ops.base import axis_of
 from superopt.ops.convolution import Conv
@@ -209,7 +209,7 @@ def _batch_normalization(site: Site) -> tuple[Value | None, ...]:
     epsilon = site.fraction("epsilon", Fraction(1, 100000))
     if epsilon == 0 and _is_filled(site, 3, 0) and _is_filled(site, 4, 1):
         return (site.add(Affine(axis=1), site.value(0), site.value(1), site.value(2)),)
-    if not all(site.is_weight(slot) for slot in range(1, 5)):
+    if not (site.is_weight(3) and site.is_weight(4)):
         raise NotLiftedError("its statistics are computed at run time")
     for slot in range(1, 5):
         site.type(slot)
@@ -219,13 +219,21 @@ def _batch_normalization(site: Site) -> tuple[Value | None, ...]:
 
 
 def _softmax(site: Site) -> tuple[Value, ...]:
+    return (site.add(Softmax(_normalised_axis(site)), site.value(0)),)
+
+
+def _log_softmax(site: Site) -> tuple[Value, ...]:
+    return (site.add(LogSoftmax(_normalised_axis(site)), site.value(0)),)
+
+
+def _normalised_axis(site: Site) -> int:
     own = site.type(0)
     if site.opset >= 13:
-        return (site.add(Softmax(site.integer("axis", -1)), site.value(0)),)
-    axis = axis_of("softmax", site.integer("axis", 1), own.rank)
+        return site.integer("axis", -1)
+    axis = axis_of(site.node.op_type, site.integer("axis", 1), own.rank)
     if any(size != 1 for size in own.shape[axis + 1 :]):
         raise NotLiftedError(f"in operator set {site.opset} it spans all axes from {axis} on")
-    return (site.add(Softmax(axis), site.value(0)),)
+    return axis
 
 
 def _window(site: Site, axes: int) -> tuple[tuple[int, int], tuple[int, int], Padding]:
@@ -280,6 +288,7 @@ LAYERS: Mapping[str, Lifter] = {
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "Gemm": _gemm,
+    "LogSoftmax": _log_softmax,
     "MatMul": _matmul,
     "MaxPool": _max_pool,
     "Softmax": _softmax,

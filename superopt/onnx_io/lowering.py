@@ -42,20 +42,22 @@ def lower(lifted: LiftedModel, graph: Graph, plan: Plan) -> LoweredModel:
         return LoweredModel.of_source(source, lifted.names)
     assert source.opset is not None, "a model without standard operators has a fixed_reason"
     outputs = [value.name for value in source.proto.graph.output]
-    writer = GraphWriter(graph, source.opset, lifted.weight, outputs, _original(lifted, graph))
+    writer = GraphWriter(graph, source.opset, lifted.weight, outputs, original_of(lifted, graph))
     written = writer.write()
     if written.untouched and source.came_from is None:
         return LoweredModel.of_source(source, lifted.names)
     proto = copy_without_graph(source.proto)
-    kept = _kept_initializers(source, written)
-    _fill_graph(proto.graph, source, written, kept)
+    kept = kept_initializers(source, written)
+    fill_graph(proto.graph, source, written, kept)
+    proto.graph.output.extend(source.as_given.proto.graph.output)
     _annotate(proto, graph, plan, written)
-    _require_sorted(proto.graph, kept)
+    require_sorted(proto.graph, kept)
     shared = {name: tensor for name, tensor in source.tensors.items() if name in kept}
     return LoweredModel(proto, shared, source, names=written.names)
 
 
-def _original(lifted: LiftedModel, graph: Graph) -> Original:
+def original_of(lifted: LiftedModel, graph: Graph) -> Original:
+    """What a graph that was derived from a lifted one keeps of its model."""
     source = lifted.source
     nodes = source.proto.graph.node
     stored: dict[str, int | None] = dict.fromkeys(source.tensors)
@@ -74,7 +76,7 @@ def _original(lifted: LiftedModel, graph: Graph) -> Original:
     )
 
 
-def _kept_initializers(source: SourceModel, written: Written) -> frozenset[str]:
+def kept_initializers(source: SourceModel, written: Written) -> frozenset[str]:
     """Initialisers that are read, that a caller may override, or that were never read."""
     graph = source.proto.graph
     read = {name for node in graph.node for name in (*node.input, *captured_names(node))}
@@ -85,14 +87,14 @@ def _kept_initializers(source: SourceModel, written: Written) -> frozenset[str]:
     )
 
 
-def _fill_graph(graph: onnx.GraphProto, source: SourceModel, written: Written, kept: frozenset[str]) -> None:
+def fill_graph(graph: onnx.GraphProto, source: SourceModel, written: Written, kept: frozenset[str]) -> None:
+    """Adds all but outputs: the source's inputs and descriptions, and what was written."""
     before = source.proto.graph
     for field, value in before.ListFields():
         if field.name in ("doc_string", "name"):
             setattr(graph, field.name, value)
         elif field.name == "metadata_props":
             graph.metadata_props.extend(value)
-    graph.output.extend(source.as_given.proto.graph.output)
     graph.node.extend(written.nodes)
     graph.initializer.extend(written.initializers)
     needs_inputs = source.proto.ir_version < IR_WITH_FREE_INITIALIZERS
@@ -120,7 +122,7 @@ def _vanished(before: onnx.GraphProto, written: Written, kept: frozenset[str]) -
     return had - has
 
 
-def _require_sorted(graph: onnx.GraphProto, kept: frozenset[str]) -> None:
+def require_sorted(graph: onnx.GraphProto, kept: frozenset[str]) -> None:
     """Final check: every tensor is produced once, and before it is read."""
     known = {value.name for value in graph.input}.union(kept, (tensor.name for tensor in graph.initializer))
     for node in graph.node:
@@ -168,7 +170,7 @@ def build_model(
         node.operator.label: node.operator.type for node in graph if isinstance(node.operator, Weight)
     }
     outputs = [f"output_{index}" for index in range(len(graph.outputs))]
-    inputs = [_declaration(graph, Value(node)) for node in graph.inputs]
+    inputs = [declaration(graph, Value(node)) for node in graph.inputs]
     taken = frozenset((*labels, *(value.name for value in inputs)))
     model = onnx.ModelProto()
     if source is None:
@@ -188,7 +190,7 @@ def build_model(
     model.graph.output.extend(
         onnx.ValueInfoProto(name=name)
         if isinstance(graph.type_of(value), UnknownType)
-        else _declaration(graph, value, name)
+        else declaration(graph, value, name)
         for name, value in zip(outputs, graph.outputs, strict=True)
     )
     model.graph.initializer.extend(written.initializers)
@@ -203,7 +205,8 @@ def _stored(label: str, array: Array) -> TensorProto:
     return onnx.numpy_helper.from_array(array, label)
 
 
-def _declaration(graph: Graph, value: Value, name: str | None = None) -> onnx.ValueInfoProto:
+def declaration(graph: Graph, value: Value, name: str | None = None) -> onnx.ValueInfoProto:
+    """The declaration of a graph input or output; raises UnsupportedError for an unknown type."""
     operator = graph[value.node].operator
     type_ = graph.type_of(value)
     label = name if name is not None else str(getattr(operator, "label", ""))
@@ -215,4 +218,12 @@ def _declaration(graph: Graph, value: Value, name: str | None = None) -> onnx.Va
     return helper.make_tensor_value_info(label, ONNX_ELEMENTS[type_.element], shape)
 
 
-__all__ = ["build_model", "lower"]
+__all__ = [
+    "build_model",
+    "declaration",
+    "fill_graph",
+    "kept_initializers",
+    "lower",
+    "original_of",
+    "require_sorted",
+]

@@ -163,6 +163,7 @@ class Propagation:
         except (
             onnx.defs.SchemaError,
             onnx.shape_inference.InferenceError,
+            onnx.checker.ValidationError,
             RuntimeError,
             KeyError,
             ValueError,

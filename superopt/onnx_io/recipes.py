@@ -60,10 +60,11 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A 0-d constant that replaces a tensor repeating it."""
+    """A constant of one element, with that many axes, that replaces a tensor repeating it."""
 
     value: Fraction | int
     element: ElementType
+    rank: int = 0
 
 
 Write: TypeAlias = "Callable[[Writer, tuple[str, ...], tuple[str, ...]], None]"

@@ -37,13 +37,15 @@ Place = Callable[[TensorProto, onnx_ir.TensorProtocol], None]
 @dataclass(frozen=True, eq=False)
 class LoweredModel:
     """An ONNX model: ``proto`` lacks the initialisers ``shared`` with its source. ``names`` are the tensor
-    names of the lowered graph's values."""
+    names of the lowered graph's values. Models over ``inline_limit`` bytes are saved with external data; by
+    default those over 2 GB and those whose source has external data."""
 
     proto: onnx.ModelProto
     shared: Mapping[str, onnx_ir.TensorProtocol]
     source: SourceModel
     unchanged: bool = False
     names: Mapping[Value, str] = field(default_factory=dict[Value, str])
+    inline_limit: int | None = None
 
     @staticmethod
     def of_source(source: SourceModel, names: Mapping[Value, str]) -> LoweredModel:
@@ -77,6 +79,12 @@ class LoweredModel:
         outside = sum(bytes_of(tensor) for tensor in tensors_in_model(self.proto) if is_external(tensor))
         return self.proto.ByteSize() + outside + sum(tensor.nbytes for tensor in self._large_shared())
 
+    @property
+    def _needs_data_file(self) -> bool:
+        if self.inline_limit is None:
+            return self._bytes > LIMIT or self.source.has_external_data
+        return self._bytes > self.inline_limit
+
     def _large_shared(self) -> Iterator[onnx_ir.TensorProtocol]:
         yield from (tensor for tensor in self.shared.values() if tensor.dtype != onnx_ir.DataType.STRING)
 
@@ -102,16 +110,16 @@ class LoweredModel:
             )
 
     def save(self, path: str | Path) -> None:
-        """Writes the model atomically. Models over 2 GB, and those whose source has external weights, get one
-        external data file next to the model, named after its content. A stream (``files.is_stream``) gets one
-        self-contained file. Raises InvalidOptionError if the path cannot be written, InvalidModelError for
-        over 2 GB into a stream."""
+        """Writes the model atomically. Large models (``inline_limit``) get one
+        external data file next to the model, named after its content. A stream (``files.is_stream``)
+        gets one self-contained file. Raises InvalidOptionError if the path cannot be written,
+        InvalidModelError for over 2 GB into a stream."""
         target = Path(path)
         require_writable(target)
         if is_discarded(target):
             return
         try:
-            if is_stream(target) or (self._bytes <= LIMIT and not self.source.has_external_data):
+            if is_stream(target) or not self._needs_data_file:
                 content = self.to_bytes()
             else:
                 content = self._with_external_data(target.absolute().parent)
@@ -149,7 +157,7 @@ class LoweredModel:
         stored = {tensor.name: tensor for tensor in self.source.proto.graph.initializer}
         for name, content in self.shared.items():
             tensor = model.graph.initializer.add()
-            tensor.CopyFrom(stored[name])
+            tensor.CopyFrom(stored[name] if name in stored else _without_content(name, content))
             if is_external(tensor) or bytes_of(tensor) > INLINE:
                 place(tensor, content)
         model.graph.initializer.extend(new)
@@ -162,6 +170,13 @@ def require_destination(path: Path, model: ModelSource) -> None:
     require_writable(path)
     if is_stream(path) and not is_discarded(path):
         LoweredModel.of_source(load_model(model), {}).require_one_file()
+
+
+def _without_content(name: str, content: onnx_ir.TensorProtocol) -> TensorProto:
+    """The declaration of a tensor whose content is elsewhere."""
+    tensor = TensorProto(name=name, data_type=content.dtype.value, dims=tuple(content.shape.numpy()))
+    tensor.data_location = TensorProto.EXTERNAL
+    return tensor
 
 
 def _copied(tensor: TensorProto) -> TensorProto:

@@ -196,9 +196,9 @@ class _Known:
         )
 
 
-def light(tensor: TensorProto) -> TensorProto:
-    """A large tensor without its content, which stays in the source model."""
-    if is_external(tensor) or bytes_of(tensor) <= SMALL:
+def light(tensor: TensorProto, small: int = SMALL) -> TensorProto:
+    """A tensor of more than ``small`` bytes without its content, which stays in the source model."""
+    if is_external(tensor) or bytes_of(tensor) <= small:
         return tensor
     stub = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
     stub.doc_string = tensor.doc_string

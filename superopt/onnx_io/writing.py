@@ -297,7 +297,8 @@ class GraphWriter(Emission):
 
     def _operand_name(self, operand: Operand | Number) -> str:
         if isinstance(operand, Number):
-            return self.constant(np.asarray(float(operand.value)).astype(dtype_of(operand.element)), "number")
+            content = np.full((1,) * operand.rank, float(operand.value))
+            return self.constant(content.astype(dtype_of(operand.element)), "number")
         value = self.resolve(operand.value)
         if not self.is_constant(value):
             return self._names[value]

@@ -176,3 +176,12 @@ def _margins_at_every_size(
         return None
     large = max(extents)
     return explicit_padding((large, large), kernel, stride, dilation, padding)
+
+
+def cut_or_pad(domain: Domain[A], image: A, start: tuple[int, int], size: tuple[int, int]) -> A:
+    """The part of an image from ``start`` on; what is beyond its end is zeros."""
+    height, width = domain.shape(image)[2:]
+    missing = (0, 0, max(start[0] + size[0] - height, 0), max(start[1] + size[1] - width, 0))
+    image = domain.rearrange(lambda part: arrays.padded(part, missing), image)
+    rows = domain.slice(image, 2, start[0], start[0] + size[0])
+    return domain.slice(rows, 3, start[1], start[1] + size[1])

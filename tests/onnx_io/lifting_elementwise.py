@@ -36,6 +36,30 @@ ELEMENTWISE = (
         weights=[weight("s", 4, 1, 1), tensor("half", [0.5]), weight("last", 5)],
     ),
     Case(
+        "slopes that are inputs",
+        [node("PRelu", "x s", "a"), node("PRelu", "a one", "y")],
+        [value("x", ["n", 4, 9, 5]), value("s", [4, 1, 1]), value("one", [1])],
+        lifted="""
+            x = input: f32[n, 4, 9, 5]
+            s = input: f32[4, 1, 1]
+            one = input: f32[1]
+            %3 = reshape[shape=(4)](s): f32[4]
+            %4 = prelu[axis=1](x, %3): f32[n, 4, 9, 5]
+            %5 = reshape[shape=()](one): f32[]
+            %6 = broadcast[shape=(5)](%5): f32[5]
+            %7 = prelu[axis=-1](%4, %6): f32[n, 4, 9, 5]
+            return %7
+        """,
+        written="""
+            superopt/reshape_3 = Reshape(s, superopt/shape_0)
+            superopt/prelu_4/vector = Reshape(superopt/reshape_3, superopt/shape_1)
+            a = PRelu(x, superopt/prelu_4/vector)
+            superopt/reshape_5 = Reshape(one, superopt/shape_2)
+            superopt/broadcast_6 = Expand(superopt/reshape_5, superopt/shape_3)
+            y = PRelu(a, superopt/broadcast_6)
+        """,
+    ),
+    Case(
         "activations",
         [
             node("HardSigmoid", "x", "a", alpha=0.1),
@@ -144,6 +168,20 @@ ELEMENTWISE = (
         """,
         written="""
             y = Softmax(x)
+        """,
+        opset=11,
+    ),
+    Case(
+        "log-softmax of the last axis",
+        [node("LogSoftmax", "x", "y")],
+        [value("x", [2, 3])],
+        lifted="""
+            x = input: f32[2, 3]
+            %1 = log_softmax[axis=1](x): f32[2, 3]
+            return %1
+        """,
+        written="""
+            y = LogSoftmax(x)
         """,
         opset=11,
     ),

@@ -288,6 +288,7 @@ def test_an_operator_that_the_operator_set_lacks_is_decomposed() -> None:
         ("hard_swish", "HardSigmoid Mul"),
         ("gelu", "Div Erf Add Mul Mul"),
         ("softmax[axis=0]", "Softmax"),
+        ("log_softmax[axis=0]", "LogSoftmax"),
     ):
         (substitution,) = substitutions_of(parse_equation(f"scale(x, h) => {operator}(x)"), "false")
         (match,) = find_matches(lifted.graph, substitution)

@@ -17,7 +17,18 @@ from superopt.ir.text import format_operator
 from superopt.onnx_io import build_model, lift, load_model
 from superopt.onnx_io.emission import EMITTERS
 from superopt.ops import OPERATORS, Operator
-from superopt.ops.activation import Erf, Gelu, HardSigmoid, HardSwish, Relu, Sigmoid, Silu, Softmax, Tanh
+from superopt.ops.activation import (
+    Erf,
+    Gelu,
+    HardSigmoid,
+    HardSwish,
+    LogSoftmax,
+    Relu,
+    Sigmoid,
+    Silu,
+    Softmax,
+    Tanh,
+)
 from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd, ChannelScale
 from superopt.ops.convolution import (
     AveragePoolKernel,
@@ -40,6 +51,7 @@ from superopt.ops.selection import Equal, Greater, LogicalAnd, LogicalNot, Logic
 from superopt.ops.shape import Broadcast, Concat, Reshape, Split
 from superopt.ops.transposed import ConvTranspose
 from superopt.ops.upsampling import LinearUpsample, NearestUpsample
+from tests.onnx_io.gradient_cases import GRADIENT_CASES
 from tests.onnx_io.kit import session
 from tests.ops.examples import examples
 
@@ -109,7 +121,7 @@ CASES = (
     Case(Log(), ((2, 3),), positive=True),
     Case(Gelu(), ((4, 5),)),
     Case(Gelu("tanh"), ((4, 5),)),
-    *(Case(Softmax(axis), ((2, 3, 4),)) for axis in (0, 1, 2, -1, -2)),
+    *(Case(kind(axis), ((2, 3, 4),)) for kind in (Softmax, LogSoftmax) for axis in (0, 1, 2, -1, -2)),
     *(Case(Affine(axis), (IMAGE, (IMAGE[axis],), (IMAGE[axis],))) for axis in (0, 1, 3, -1)),
     Case(Affine(1), ((5, 3), (3,), (3,))),
     Case(Affine(0), ((5,), (5,), (5,))),
@@ -208,7 +220,8 @@ def inputs_of(case: Case) -> list[np.ndarray]:
 
 def test_every_registered_operator_is_tried() -> None:
     written = {name for name, kind in OPERATORS.items() if kind.onnx or kind in EMITTERS or not kind.inputs}
-    assert TRIED | ONE_NODE.keys() == written
+    gradients = {case.operator.name for case in GRADIENT_CASES}
+    assert TRIED | ONE_NODE.keys() | gradients == written
 
 
 @pytest.mark.parametrize("case", [*CASES, *EXAMPLES], ids=str)

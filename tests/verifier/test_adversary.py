@@ -68,7 +68,7 @@ def test_oracle_finds_no_axiom_false() -> None:
 
 @pytest.mark.parametrize("family", list(FAMILIES))
 def test_each_family_draws_false_equations_and_others(family: str) -> None:
-    drawn = [equation for number in range(24) if (equation := equation_of(family, number, 1)) is not None]
+    drawn = [equation for number in range(40) if (equation := equation_of(family, number, 1)) is not None]
     false = [bool(judge(equation, 10).false) for equation in drawn]
     assert 1 <= sum(false) < len(false)
 

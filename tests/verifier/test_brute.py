@@ -23,7 +23,21 @@ from tests.verifier.brute.conditions import FUNCTIONS
 from tests.verifier.brute.meaning import IMPLICIT, SHAPES, VALUES
 from tests.verifier.rules import RIGHT, WRONG
 
-NOT_IN_RULES = {"split", "opaque"}
+GRADIENTS = {
+    "avgpool_gradient",
+    "channel_sum",
+    "conv_data_gradient",
+    "conv_weight_gradient",
+    "lookup_gradient",
+    "matmul_weight_gradient",
+    "maxpool_gradient",
+    "sum_to",
+    "unreshape",
+    "upsample_linear_gradient",
+}
+"""No rule is about them yet; their adjoint statements are tested by dual numbers, and they against ONNX Runtime."""
+
+NOT_IN_RULES = {"split", "opaque"} | GRADIENTS
 PARALLEL = {"partition", "combine", "replicate", "reduce", "pipeline", "batch"}
 """Tested by their axioms, and by executing plans part by part in tests/optimizer/parallel."""
 
@@ -49,7 +63,7 @@ CASES: list[tuple[str, dict[str, object], list[tuple[int, ...]]]] = [
     ("leaky_relu", {"alpha": -1}, [(2, 3)]),
     *(("clip", {"low": low, "high": high}, [(2, 3)]) for low, high in ((0, 1), (-1, 0.25), (1, -1))),
     ("gelu", {"approximate": "tanh"}, [(2, 3)]),
-    *(("softmax", {"axis": axis}, [(2, 3, 4)]) for axis in (0, 1, -1, 3)),
+    *((name, {"axis": axis}, [(2, 3, 4)]) for name in ("softmax", "log_softmax") for axis in (0, 1, -1, 3)),
     ("exp", {}, [(2, 3)]),
     *((name, {"axis": axis}, [(2, 3, 4)]) for name in ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min") for axis in (0, 1, -1, 3)),
     *(("rms_normalization", {"epsilon": 0.5}, shapes) for shapes in ([(2, 3), (3,)], [(3,), (3,)], [(2, 3), (2,)], [(), ()])),
@@ -96,7 +110,7 @@ CASES: list[tuple[str, dict[str, object], list[tuple[int, ...]]]] = [
 
 def test_every_operator_of_rules_has_a_second_definition() -> None:
     assert set(SHAPES) == set(VALUES) == set(OPERATORS) - NOT_IN_RULES - PARALLEL
-    assert set(IMPLICIT) == {name for name, operator in OPERATORS.items() if operator.implicit}
+    assert set(IMPLICIT) == {name for name, op in OPERATORS.items() if op.implicit and name not in GRADIENTS}
     assert {name for name, _, _ in CASES} == set(SHAPES)
     assert set(FUNCTIONS) == set(conditions.FUNCTIONS)
 

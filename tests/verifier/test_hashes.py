@@ -124,7 +124,17 @@ def test_a_new_operator_changes_no_other(now: Meanings, tmp_path: Path) -> None:
                 "domain.add(sigmoid, sigmoid), domain.rational(1))",
                 "domain.add(sigmoid, sigmoid), domain.rational(-1))",
             ),
-            {"tanh", "gelu", "conv", "conv_transpose", "kernel_response"},
+            {
+                "tanh",
+                "gelu",
+                "conv",
+                "conv_transpose",
+                "kernel_response",
+                "conv_data_gradient",
+                "conv_weight_gradient",
+                "avgpool_gradient",
+                "maxpool_gradient",
+            },
         ),
         (
             _replaced(_ACTIVATION, "line, domain.rational(1))", "line, domain.rational(2))"),

@@ -148,7 +148,16 @@ def _letters(operator: str, attributes: Attributes, *ranks: int) -> tuple[list[s
         return [rows, *(WHOLE for _ in ranks[1:])], rows, axes[:-1]
     if operator == "lrn":
         return ["a-cd"], "a-cd", "acd"
-    if operator in ("softmax", "reduce_mean", "reduce_max", "concat", "split0", "split1", "reduce_sum"):
+    if operator in (
+        "softmax",
+        "log_softmax",
+        "reduce_mean",
+        "reduce_max",
+        "concat",
+        "split0",
+        "split1",
+        "reduce_sum",
+    ):
         axis = axis_of(attributes, (1,) * ranks[0])
         whole = axes[:axis] + WHOLE + axes[axis + 1 :]
         if operator == "reduce_sum":

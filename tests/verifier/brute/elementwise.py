@@ -50,6 +50,12 @@ def _softmax(attributes: Attributes, x: Real) -> Real:
     return powers / powers.sum(axis=axis_of(attributes, x.shape), keepdims=True)
 
 
+def _log_softmax(attributes: Attributes, x: Real) -> Real:
+    largest = x.max(axis=axis_of(attributes, x.shape), keepdims=True)
+    total = np.exp(x - largest).sum(axis=axis_of(attributes, x.shape), keepdims=True)
+    return x - largest - np.log(total)
+
+
 def _softmax_shape(attributes: Attributes, shape: Shape) -> Shape:
     axis_of(attributes, shape)
     return shape
@@ -120,7 +126,7 @@ SHAPES: Mapping[str, ShapeOf] = {
     **dict.fromkeys(("reduce_sum", "reduce_mean", "reduce_max", "reduce_min"), _reduced_shape),
     **dict.fromkeys(("rms_normalization", "layer_normalization"), _row_shape),
     "scale": _scaled,
-    "softmax": _softmax_shape,
+    **dict.fromkeys(("softmax", "log_softmax"), _softmax_shape),
 }
 
 VALUES: Mapping[str, ValueOf] = {
@@ -141,6 +147,7 @@ VALUES: Mapping[str, ValueOf] = {
     "erf": lambda _, x: _erf(x),
     "gelu": _gelu,
     "softmax": _softmax,
+    "log_softmax": _log_softmax,
     "exp": lambda _, x: np.exp(x),
     "log": lambda _, x: np.log(np.where(x > 0, x, np.nan)),
     "maximum": lambda _, x, y: np.where(x > y, x, y) + 0 * (x + y),
