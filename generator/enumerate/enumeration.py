@@ -8,7 +8,7 @@ along some axis are known. There is no loop over terms.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from superopt.domains.arrays import HOST, Device
 from superopt.domains.small_field import SmallArray, SmallFieldDomain, random_array
 from superopt.errors import IllTypedError, UnsupportedError
 from superopt.generator.enumerate.applications import Applications
-from superopt.generator.enumerate.classes import ClassTable, Columns, Masks, runs
+from superopt.generator.enumerate.classes import ClassTable, Columns, Masks, TypeId, runs
 from superopt.generator.enumerate.evaluation import Drivers, Evaluation
 from superopt.generator.enumerate.fingerprints import VECTORS, Fingerprints, Keys
 from superopt.generator.enumerate.joins import Indices, union
@@ -29,7 +29,7 @@ from superopt.generator.enumerate.spill import Overflow
 from superopt.generator.enumerate.terms import TermTable, joined, padded
 from superopt.generator.enumerate.values import Values
 from superopt.generator.pair.halving import Halving, splits_of
-from superopt.generator.presets.preset import InputType, Instance, Stage
+from superopt.generator.presets.preset import ConstantTensor, InputType, Instance, Stage
 from superopt.ops import Operator
 from superopt.ops.bound import bound
 
@@ -142,6 +142,14 @@ class Enumeration:
         """Whether the inputs of each type are used in order without gaps; other terms are renamings."""
         return self._pieces.canonical(inputs)
 
+    def classes_of(self, type_: InputType, values: SmallArray) -> Indices:
+        """[n] the class of each of n values of a type, stacked as values of classes are; -1 if unknown."""
+        return self.table.find(self._fingerprints.of(type_, values))
+
+    def values_of(self, type_: TypeId, classes: Indices) -> SmallArray:
+        """The values of classes of one type: all at the first test vector, then at the next ones."""
+        return self._values.take(type_, classes)
+
     def halves(self, instance: Instance, classes: Indices) -> Indices:
         """[n] the class of the half of each given class, -1 if unknown or not splittable."""
         found = np.full(len(classes), -1, np.int32)
@@ -166,15 +174,10 @@ class Enumeration:
 
     def _leaves(self) -> list[tuple[InputType, SmallArray]]:
         """The values of inputs, then constants, in the richest representation that the stage needs."""
-        random = np.random.default_rng(SEED)
-        full = SmallFieldDomain().rational(0)
-        leaves = [
-            (tensor.type, random_array(random, VECTORS, tensor.type.shape, like=full))
-            for tensor in self.stage.inputs
-        ]
+        inputs = input_values(self.stage)
+        leaves = [(tensor.type, inputs[tensor.name]) for tensor in self.stage.inputs]
         for constant in self.stage.constants:
-            (one,) = constant.operator.evaluate(SmallFieldDomain())
-            value = one.each(lambda part: np.repeat(part, VECTORS, axis=0))
+            value = constant_value(constant, inputs)
             leaves.append((InputType(constant.role, value.residue.shape[1:]), value))
         for carry in (_residues, _with_shadows):
             reduced = [(type_, carry(value)) for type_, value in leaves]
@@ -352,6 +355,22 @@ class Enumeration:
         self.levels.append(level)
         if self._progress is not None:
             self._progress(level)
+
+
+def input_values(stage: Stage) -> dict[str, SmallArray]:
+    """The values of the inputs of a stage by name, with all parts, at all test vectors."""
+    random = np.random.default_rng(SEED)
+    full = SmallFieldDomain().rational(0)
+    return {
+        tensor.name: random_array(random, VECTORS, tensor.type.shape, like=full) for tensor in stage.inputs
+    }
+
+
+def constant_value(constant: ConstantTensor, inputs: Mapping[str, SmallArray]) -> SmallArray:
+    """The value of a constant at all test vectors, for the values of the inputs."""
+    if constant.arguments:
+        return evaluated(constant.operator, [inputs[name] for name in constant.arguments])
+    return evaluated(constant.operator, ()).each(lambda part: np.repeat(part, VECTORS, axis=0))
 
 
 def _commutes(operator: Operator, x: SmallArray, y: SmallArray) -> bool:

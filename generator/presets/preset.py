@@ -65,11 +65,13 @@ class InputTensor:
 
 @dataclass(frozen=True, slots=True)
 class ConstantTensor:
-    """An operator without inputs; like an input it does not count as an operator in levels."""
+    """An operator without inputs, or one applied to the inputs of the stage that ``arguments`` names; like an
+    input it does not count as an operator in levels."""
 
     operator: Operator
     term: Application
     role: str
+    arguments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

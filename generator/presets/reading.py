@@ -43,12 +43,24 @@ from superopt.generator.presets.preset import (
     Stage,
     with_role,
 )
+from superopt.generator.presets.tables import (
+    entries_of,
+    names_of,
+    positive_of,
+    shape_of,
+    signature_of,
+    table_of,
+    text_of,
+)
 from superopt.ir.terms import AttributeTerm
 from superopt.ir.types import Division, ElementType, TensorType
 from superopt.ops import OPERATORS, attribute_names, operator_from_attributes
 from superopt.ops.shape import Half
 from superopt.ops.sharding import divided
 from superopt.ops.terms import application
+
+GRADIENTS = "adjoints"
+"""The preset whose terms are compared with vector-Jacobian products, not with each other."""
 
 _KEYS = frozenset(
     (
@@ -68,10 +80,9 @@ _TYPE_KEYS = frozenset(("role", "shape", "divisions", "turns", "replicas"))
 
 
 def preset_names() -> tuple[str, ...]:
-    """The names of the shipped presets."""
-    return tuple(
-        sorted(file.name.removesuffix(".toml") for file in _folder().iterdir() if file.name.endswith(".toml"))
-    )
+    """The names of the shipped presets of rules."""
+    files = (file.name.removesuffix(".toml") for file in _folder().iterdir() if file.name.endswith(".toml"))
+    return tuple(sorted(name for name in files if name != GRADIENTS))
 
 
 def load_preset(name: str | Path) -> Preset:
@@ -82,6 +93,10 @@ def load_preset(name: str | Path) -> Preset:
             return parse_preset(path.read_text(encoding="utf-8"), str(path))
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidFileError(f"{path}: cannot be read ({error})") from error
+    if name == GRADIENTS:
+        raise InvalidOptionError(
+            f"preset {name} has operators of gradients, not of rules; use `superopt axioms discover`"
+        )
     if name not in preset_names():
         raise InvalidOptionError(f"unknown preset {name}; known: {', '.join(preset_names())}")
     return parse_preset(_folder().joinpath(f"{name}.toml").read_text(encoding="utf-8"), f"{name}.toml")
@@ -96,11 +111,11 @@ def parse_preset(text: str, where: str) -> Preset:
     for key in document:
         if key not in _KEYS:
             raise InvalidFileError(f"{where}: unknown key {key}; known: {', '.join(sorted(_KEYS))}")
-    types = _types(_table(where, document, "types"), f"{where}, types")
+    types = _types(table_of(where, document, "types"), f"{where}, types")
     inputs = [
         InputTensor(name, _type_named(types, entry, place))
-        for entry, place in _entries(where, document, "inputs")
-        for name in _names(entry, place)
+        for entry, place in entries_of(where, document, "inputs")
+        for name in names_of(entry, place)
     ]
     repeated = {i.name for i in inputs if sum(other.name == i.name for other in inputs) > 1}
     if repeated:
@@ -108,22 +123,22 @@ def parse_preset(text: str, where: str) -> Preset:
     numbers = named_numbers(document.get("numbers", {}), f"{where}, numbers")
     instances = [
         instance
-        for entry, place in _entries(where, document, "operators")
+        for entry, place in entries_of(where, document, "operators")
         for instance in _instances(entry, place, numbers)
     ]
     if not inputs or not instances:
         raise InvalidFileError(f"{where}: expected at least one of [[inputs]] and one of [[operators]]")
     constants = [
         constant
-        for entry, place in _entries(where, document, "constants")
+        for entry, place in entries_of(where, document, "constants")
         for constant in _constants(entry, place, numbers)
     ]
-    size = _positive(document, "max_ops", where, 2)
+    size = positive_of(document, "max_ops", where, 2)
     whole = Stage(size, tuple(inputs), tuple(constants), tuple(instances))
-    stages = [_stage(entry, place, whole) for entry, place in _entries(where, document, "stages")]
+    stages = [_stage(entry, place, whole) for entry, place in entries_of(where, document, "stages")]
     return Preset(
-        _text(document, "name", where),
-        _text(document, "description", where),
+        text_of(document, "name", where),
+        text_of(document, "description", where),
         size,
         bool(document.get("merges", True)),
         whole.inputs,
@@ -156,7 +171,7 @@ def _stage(entry: Mapping[str, object], where: str, whole: Stage) -> Stage:
             )
         inputs[name] = InputTensor(name, type_.at(shape))
     return Stage(
-        _positive(entry, "max_ops", where, whole.max_ops),
+        positive_of(entry, "max_ops", where, whole.max_ops),
         tuple(inputs.values()),
         tuple(constant for constant in whole.constants if constant.term.operator in chosen["constants"]),
         tuple(instance for instance in whole.instances if instance.name in chosen["operators"]),
@@ -168,20 +183,13 @@ def _shapes(entry: Mapping[str, object], where: str) -> dict[str, tuple[int, ...
     if not isinstance(table, dict):
         raise InvalidFileError(f"{where}: expected shapes = {{ name = [sizes] }}, got {table!r}")
     shapes = cast("Mapping[str, object]", table)
-    return {name: _shape(value, f"{where}, shapes, {name}") for name, value in shapes.items()}
-
-
-def _shape(value: object, where: str) -> tuple[int, ...]:
-    sizes = cast("list[object]", value) if isinstance(value, list) else [None]
-    if not all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in sizes):
-        raise InvalidFileError(f"{where}: expected a shape of positive sizes, got {value!r}")
-    return tuple(cast("list[int]", sizes))
+    return {name: shape_of(value, f"{where}, shapes, {name}") for name, value in shapes.items()}
 
 
 def _chosen(entry: Mapping[str, object], key: str, known: set[str], where: str) -> set[str]:
     if key not in entry:
         return known
-    names = set(_names(entry, where, key))
+    names = set(names_of(entry, where, key))
     if not names <= known:
         raise InvalidFileError(
             f"{where}: unknown {key} {', '.join(sorted(names - known))}; known: {', '.join(sorted(known))}"
@@ -191,44 +199,6 @@ def _chosen(entry: Mapping[str, object], key: str, known: set[str], where: str) 
 
 def _folder() -> Traversable:
     return resources.files("superopt.generator").joinpath("presets")
-
-
-def _table(where: str, document: Mapping[str, object], key: str) -> Mapping[str, object]:
-    value = document.get(key)
-    if not isinstance(value, dict):
-        raise InvalidFileError(f"{where}: expected a table [{key}]")
-    return cast("Mapping[str, object]", value)
-
-
-def _entries(where: str, document: Mapping[str, object], key: str) -> list[tuple[Mapping[str, object], str]]:
-    value = document.get(key, [])
-    if not isinstance(value, list) or not all(
-        isinstance(entry, dict) for entry in cast("list[object]", value)
-    ):
-        raise InvalidFileError(f"{where}: expected tables [[{key}]]")
-    entries = cast("list[Mapping[str, object]]", value)
-    return [(entry, f"{where}, {key} {index}") for index, entry in enumerate(entries, 1)]
-
-
-def _text(entry: Mapping[str, object], key: str, where: str) -> str:
-    value = entry.get(key)
-    if not isinstance(value, str):
-        raise InvalidFileError(f"{where}: expected text for {key}, got {value!r}")
-    return value
-
-
-def _positive(entry: Mapping[str, object], key: str, where: str, default: int) -> int:
-    value = entry.get(key, default)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InvalidFileError(f"{where}: expected a positive whole number for {key}, got {value!r}")
-    return value
-
-
-def _names(entry: Mapping[str, object], where: str, key: str = "names") -> list[str]:
-    value = entry.get(key)
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in cast("list[object]", value)):
-        raise InvalidFileError(f"{where}: expected a list of names for {key}, got {value!r}")
-    return cast("list[str]", value)
 
 
 def _types(table: Mapping[str, object], where: str) -> dict[str, InputType]:
@@ -245,41 +215,34 @@ def _type(entry: Mapping[str, object], where: str) -> InputType:
     for key in entry:
         if key not in _TYPE_KEYS:
             raise InvalidFileError(f"{where}: unknown key {key}; known: {', '.join(sorted(_TYPE_KEYS))}")
-    shape, role = _shape(entry.get("shape"), where), _text(entry, "role", where)
+    shape, role = shape_of(entry.get("shape"), where), text_of(entry, "role", where)
     parts, turns = (
-        _shape(entry.get(key, [1] * len(shape)), f"{where}, {key}") for key in ("divisions", "turns")
+        shape_of(entry.get(key, [1] * len(shape)), f"{where}, {key}") for key in ("divisions", "turns")
     )
     if not len(parts) == len(turns) == len(shape):
         raise InvalidFileError(f"{where}: expected a number for each axis of {list(shape)}")
     divisions = tuple(Division(degree, batches) for degree, batches in zip(parts, turns, strict=True))
     whole = TensorType(ElementType.FLOAT, shape)
     try:
-        return with_role(role, divided(role, whole, divisions, _positive(entry, "replicas", where, 1)))
+        return with_role(role, divided(role, whole, divisions, positive_of(entry, "replicas", where, 1)))
     except IllTypedError as error:
         raise InvalidFileError(f"{where}: {error}") from error
 
 
 def _type_named(types: Mapping[str, InputType], entry: Mapping[str, object], where: str) -> InputType:
-    name = _text(entry, "type", where)
+    name = text_of(entry, "type", where)
     if name not in types:
         raise InvalidFileError(f"{where}: unknown type {name}; known: {', '.join(types)}")
     return types[name]
 
 
-def _signature(text: object, where: str) -> tuple[tuple[str, ...], str]:
-    parts = text.split("->") if isinstance(text, str) else []
-    if len(parts) != 2 or not parts[1].strip():
-        raise InvalidFileError(f'{where}: expected a signature like "data, kernel -> data", got {text!r}')
-    return tuple(role.strip() for role in parts[0].split(",")), parts[1].strip()
-
-
 def _instances(entry: Mapping[str, object], where: str, numbers: Mapping[str, object]) -> list[Instance]:
-    name = _text(entry, "operator", where)
+    name = text_of(entry, "operator", where)
     signatures = entry.get("signatures")
     variants: object = entry.get("variants", [cast("dict[str, object]", {})])
     if not isinstance(signatures, list) or not isinstance(variants, list):
         raise InvalidFileError(f"{where}, {name}: expected signatures = [...] and variants = [{{...}}]")
-    roles = tuple(_signature(text, f"{where}, {name}") for text in cast("list[object]", signatures))
+    roles = tuple(signature_of(text, f"{where}, {name}") for text in cast("list[object]", signatures))
     implicit = _sizes(entry, where)
     made: list[Instance] = []
     place = f"{where}, {name}"
@@ -301,7 +264,11 @@ def _instances(entry: Mapping[str, object], where: str, numbers: Mapping[str, ob
 def _constants(
     entry: Mapping[str, object], where: str, numbers: Mapping[str, object]
 ) -> Iterator[ConstantTensor]:
-    name, role, implicit = _text(entry, "operator", where), _text(entry, "role", where), _sizes(entry, where)
+    name, role, implicit = (
+        text_of(entry, "operator", where),
+        text_of(entry, "role", where),
+        _sizes(entry, where),
+    )
     for attributes in variants_of(entry.get("attributes", {}), where, numbers):
         try:
             operator = operator_from_attributes(name, {**attributes, **_implicit(name, implicit)})

@@ -28,7 +28,8 @@ from superopt.generator.run.stages import (
     surveyed,
 )
 from superopt.generator.run.tasks import Tasks, sources, task_names
-from superopt.generator.run.usage import peak_memory_bytes, process_name, restart_peak
+from superopt.generator.run.usage import process_name, restart_peak
+from superopt.processes.peak import peak_memory_bytes
 
 _STAGES = "stage"
 _RESULT = "generation"

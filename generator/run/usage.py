@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import resource
 import socket
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,6 +10,8 @@ from dataclasses import dataclass, field
 from os import getpid
 from pathlib import Path
 from typing import Generic, TypeVar
+
+from superopt.processes.peak import peak_memory_bytes
 
 Value = TypeVar("Value", covariant=True)
 
@@ -71,14 +71,3 @@ def restart_peak() -> None:
     """Resets the peak memory counter, if the system supports it."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text(_PEAK_AGAIN, "ascii")
-
-
-def peak_memory_bytes() -> int:
-    """Peak resident memory of this program; ``getrusage`` would include the process that started it."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text("ascii", "replace").splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    scale = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
