@@ -12,6 +12,7 @@ SuperoptError
 ├── UnsupportedError             a domain or operator that cannot do what was asked
 ├── UnprovedRuleError            exit 1: a rule without a current proof was about to be applied
 ├── NotEquivalentError           exit 1: a model was about to be written that does not compute the same
+├── DivergedError                exit 1: training stopped because the loss is not a finite number
 └── MissingServiceError          exit 4: a device, database or runtime that is needed is absent
 """
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "INTERNAL_ERROR",
     "DimensionMismatchError",
+    "DivergedError",
     "IllTypedError",
     "InvalidEquationError",
     "InvalidFileError",
@@ -103,6 +105,10 @@ class UnprovedRuleError(SuperoptError):
 
 class NotEquivalentError(SuperoptError):
     """A model that was about to be written does not compute what the original does."""
+
+
+class DivergedError(SuperoptError):
+    """Training stopped because the loss is not a finite number."""
 
 
 class MissingServiceError(SuperoptError):

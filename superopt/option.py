@@ -88,7 +88,7 @@ class Option:
     def description(self) -> str:
         """The help, with what may be chosen."""
         alone, plans = (", ".join(self._choosable(is_cluster=is_cluster)) for is_cluster in (False, True))
-        others = f"; with a cluster {plans}" if plans != alone else ""
+        others = f"; with a cluster {plans}" if plans not in ("", alone) else ""
         return f"{self.help}: {alone}{others}." if self.choices else f"{self.help}."
 
     @property
@@ -131,7 +131,7 @@ class Option:
     def parsed(self, value: object) -> object:
         """The value in Python of a value in JSON that has no mismatch."""
         match self.kind:
-            case "number" if value is not None:
+            case "number" if value is not None and value != self.word:
                 return float(cast("float", value))
             case "names":
                 return tuple(cast("list[str]", value))

@@ -9,13 +9,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Literal, TypeAlias, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, cast, get_args, get_type_hints
 
 from superopt.errors import InvalidOptionError
 from superopt.option import Choice, Kind, Mismatch, Option, Surface
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 _KINDS: Mapping[object, Kind] = {float: "number", int: "integer", str: "text", Path: "file"}
 _REPEATED: Mapping[object, Kind] = {tuple[str, ...]: "names", Mapping[str, int]: "sizes"}
@@ -140,22 +143,26 @@ def _jsonable(value: object) -> object:
 OptionTable: TypeAlias = "Mapping[str, Option]"
 
 
-def _declared() -> Iterator[Option]:
-    hints = get_type_hints(Options, include_extras=True)
-    for declared in fields(Options):
-        hint, option = cast("tuple[object, Option]", get_args(hints[declared.name]))
-        first = hint if hint in _REPEATED else (*get_args(hint), hint)[0]
-        yield replace(
-            option,
-            name=option.name or declared.name,
-            field=declared.name,
-            kind=_REPEATED.get(first) or _KINDS[first],
-            optional=NoneType in get_args(hint),
-            default=_no_dims() if declared.default is MISSING else cast("object", declared.default),
-        )
+def declared(settings: type[DataclassInstance]) -> OptionTable:
+    """The options that are the fields of a dataclass, by their names in JSON."""
+    hints = get_type_hints(settings, include_extras=True)
+    return {option.name: option for option in (_option(one, hints[one.name]) for one in fields(settings))}
 
 
-OPTIONS: OptionTable = {option.name: option for option in _declared()}
+def _option(declaration: Field[object], annotated: object) -> Option:
+    hint, option = cast("tuple[object, Option]", get_args(annotated))
+    first = hint if hint in _REPEATED else (*get_args(hint), hint)[0]
+    return replace(
+        option,
+        name=option.name or declaration.name,
+        field=declaration.name,
+        kind=_REPEATED.get(first) or _KINDS[first],
+        optional=NoneType in get_args(hint),
+        default=_no_dims() if declaration.default is MISSING else declaration.default,
+    )
+
+
+OPTIONS: OptionTable = declared(Options)
 """All options by their names in JSON."""
 
 

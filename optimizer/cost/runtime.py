@@ -174,7 +174,7 @@ class LoadedModel:
                 )
         _require(provider, onnxruntime.get_available_providers())
         source = model if isinstance(model, bytes) else str(model)
-        with _translated():
+        with translated():
             self._session = onnxruntime.InferenceSession(
                 source, options, providers=_providers(provider), disabled_optimizers=list(without)
             )
@@ -184,7 +184,7 @@ class LoadedModel:
 
     def run(self, feeds: Mapping[str, Array]) -> tuple[object, ...]:
         """All outputs: arrays, or the runtime's values for sequences and maps."""
-        with _translated():
+        with translated():
             return tuple(self._session.run(None, dict(feeds)))
 
     def bind(self, feeds: Mapping[str, Array]) -> BoundRun:
@@ -193,7 +193,7 @@ class LoadedModel:
         if not all(map(_can_be_bound, feeds.values())) or any(port.dtype is None for port in self.outputs):
             threads = self.threads if self._provider is Provider.CPU else 0
             return UnboundRun(self._session, feeds, threads)
-        with _translated():
+        with translated():
             binding = self._session.io_binding()
             for name, array in feeds.items():
                 if self._provider is Provider.CPU:
@@ -262,7 +262,7 @@ class BoundRun:
 
     def timed(self) -> RunTime:
         """Runs once; returns the time by both clocks."""
-        with _translated():
+        with translated():
             if not self._allocates_outputs:
                 try:
                     return self._timed()
@@ -379,7 +379,8 @@ def _providers(provider: Provider) -> list[Any]:
 
 
 @contextmanager
-def _translated() -> Generator[None]:
+def translated() -> Generator[None]:
+    """Raises RuntimeRefusedError instead of the runtime's own exceptions."""
     try:
         yield
     except _FAILURES as failure:

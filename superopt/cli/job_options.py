@@ -43,8 +43,9 @@ _REPEATED = ("names", "sizes")
 _UNITS = {"": 1, "B": 1, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
-def _with_options(options: Sequence[Option], command: Command) -> Command:
-    """The command with these options in place of its parameter ``given``."""
+def with_options(options: Sequence[Option], command: Command) -> Command:
+    """The command with these options in place of its parameter ``given``, a mapping of those that were given
+    by their JSON names."""
     signature = inspect.signature(command, eval_str=True)
 
     def run(**arguments: object) -> None:
@@ -63,10 +64,10 @@ def _with_options(options: Sequence[Option], command: Command) -> Command:
 _HERE = offered(Surface.COMMAND_LINE)
 _THERE = [replace(_HERE[name], default=None) for name in (*offered(Surface.HTTP), "cluster")]
 
-takes_options = partial(_with_options, tuple(_HERE.values()))
+takes_options = partial(with_options, tuple(_HERE.values()))
 """Adds all options to a command, in place of its parameter ``given``."""
 
-takes_submitted_options = partial(_with_options, _THERE)
+takes_submitted_options = partial(with_options, _THERE)
 """Adds the options that a service accepts, without defaults."""
 
 
@@ -75,6 +76,8 @@ def _parameter(option: Option) -> inspect.Parameter:
     unset = f" Default: {option.unset}." if option.optional else ""
     described = typer.Option(help=f"{option.description}{unset}", metavar=option.unit.upper() or None)
     annotation = Annotated[str | None if option.unit == "bytes" else type_, described]
+    if option.word and option.kind == "number":
+        annotation = Annotated[str | None, described]
     default = None if option.kind in _REPEATED else option.default
     return inspect.Parameter(
         option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
@@ -89,9 +92,20 @@ def _read(option: Option, value: object) -> object:
         return option.word
     if option.kind == "sizes":
         return dict(_size(option.name, text) for text in cast("list[str]", value))
+    if option.word and option.kind == "number":
+        return _number_or_word(option, str(value))
     if option.unit == "bytes":
         return _bytes(option.name, str(value))
     return str(value) if option.kind == "file" else value
+
+
+def _number_or_word(option: Option, text: str) -> object:
+    if text == option.word:
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidOptionError(f"{option.name}: expected a number{option.or_word}, got {text!r}") from None
 
 
 def _size(name: str, text: str) -> tuple[str, int]:

@@ -37,9 +37,12 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "rule_commands": ("prove", "gate"),
     "axiom_commands": ("axioms",),
     "axiom_analysis_commands": ("axioms",),
+    "discover_command": ("axioms",),
     "zoo_commands": ("zoo",),
     "library_commands": ("library",),
     "profile_command": ("profile",),
+    "train_graph_command": ("train-graph",),
+    "train_command": ("train",),
     "service_commands": ("serve", "worker", "keys", "db"),
 }
 """The module of each command; a command imports only its own module and what that needs."""

@@ -1,0 +1,1 @@
+"""Training steps: gradients, losses, parameter updates, their description, and running them."""

@@ -1,0 +1,135 @@
+"""Instantiate adjoint statements of the axiom files at nodes of a graph."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from superopt.equations.adjoints import Adjoint
+from superopt.errors import IllTypedError, UnsupportedError
+from superopt.instances.gradients import gradient_instance
+from superopt.ir.graph import GraphEditor, GraphOperator, Node, Value
+from superopt.ir.numbers import AttributeVariable
+from superopt.ir.terms import Application, Term
+from superopt.ir.types import TensorType
+from superopt.ops import Operator, attribute_defaults, attributes_of
+from superopt.ops.shape import Half
+from superopt.rewriting.typing import Typing
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """What decides how a statement is instantiated: the operator, the types of its operands, and the type of
+    its result."""
+
+    operator: Operator
+    operands: tuple[TensorType, ...]
+    result: TensorType
+
+
+class AdjointTable:
+    """Adjoint statements by operator and operand. ``used`` counts instances by the name of the statement."""
+
+    def __init__(self, adjoints: Iterable[Adjoint]) -> None:
+        self._by_operand: defaultdict[tuple[str, int], list[Adjoint]] = defaultdict(list)
+        for adjoint in adjoints:
+            self._by_operand[adjoint.operator, adjoint.input].append(adjoint)
+        self.used: dict[str, int] = {}
+
+    def find(self, site: _Site, slot: int) -> tuple[Adjoint, Typing]:
+        """The first statement that is well-typed there. Raises UnsupportedError."""
+        stated = self._by_operand.get((site.operator.name, slot), [])
+        reasons: list[str] = []
+        for adjoint in stated:
+            found = _typing_or_reason(adjoint, site)
+            if isinstance(found, Typing):
+                self.used[adjoint.name] = self.used.get(adjoint.name, 0) + 1
+                return adjoint, found
+            reasons.append(f"{adjoint.name}: {found}")
+        operands = ", ".join(map(str, site.operands))
+        raise UnsupportedError(
+            f"{site.operator.name}({operands}) has no gradient with respect to operand {slot}: "
+            f"{'; '.join(reasons) or 'no adjoint statement is about it'}"
+        )
+
+
+class GradientBuilder:
+    """Adds gradient terms to an edit of a graph; equal nodes that it adds are one."""
+
+    def __init__(self, editor: GraphEditor, table: AdjointTable) -> None:
+        self._editor = editor
+        self._table = table
+        self._known: dict[tuple[GraphOperator, tuple[Value, ...]], Value] = {}
+
+    def add(self, operator: Operator, *inputs: Value) -> Value:
+        """The first output of the operator applied to the values."""
+        key = (operator, inputs)
+        if key not in self._known:
+            self._known[key] = self._editor.add(operator, inputs).value
+        return self._known[key]
+
+    def gradient(self, node: Node, slot: int, cotangent: Value) -> Value:
+        """The vector-Jacobian product of a node with one output with respect to one operand. Raises
+        UnsupportedError where no adjoint statement applies."""
+        assert isinstance(node.operator, Operator), "opaque nodes have no adjoint statements"
+        operands = tuple(_tensor(self._editor, value) for value in node.inputs)
+        site = _Site(node.operator, operands, _tensor(self._editor, node.value))
+        adjoint, typing = self._table.find(site, slot)
+        values: dict[Term, Value] = {adjoint.application: node.value, adjoint.cotangent: cotangent}
+        values.update(zip(adjoint.operands, node.inputs, strict=True))
+        return self._value(adjoint.gradient, typing, values)
+
+    def _value(self, term: Term, typing: Typing, values: dict[Term, Value]) -> Value:
+        if term not in values:
+            assert isinstance(term, Application), "every variable has a value"
+            operator = typing.operators[term]
+            inputs = tuple(self._value(child, typing, values) for child in term.inputs)
+            if isinstance(operator, Half):
+                whole = typing.types[term.inputs[0]]
+                cut = self.add(operator.cut(whole.shape[operator.axis % whole.rank]), *inputs)
+                values[term] = Value(cut.node, operator.port)
+            else:
+                values[term] = self.add(operator, *inputs)
+        return values[term]
+
+
+def _tensor(editor: GraphEditor, value: Value) -> TensorType:
+    type_ = editor.type_of(value)
+    if not isinstance(type_, TensorType):
+        raise UnsupportedError(f"expected a tensor of known rank, got {type_}")
+    return type_
+
+
+@lru_cache(maxsize=1 << 14)
+def _typing_or_reason(adjoint: Adjoint, site: _Site) -> Typing | str:
+    """The typing of the gradient term, or why the statement does not apply."""
+    attributes = _bound(adjoint.application, site.operator)
+    if attributes is None:
+        return "it is about other attributes"
+    if len(adjoint.operands) != len(site.operands):
+        return f"it is about {len(adjoint.operands)} operands"
+    symbols = site.result.symbols.union(*(type_.symbols for type_ in site.operands))
+    try:
+        return gradient_instance(adjoint, site.operands, site.result, attributes, symbols).typing
+    except IllTypedError as error:
+        return str(error)
+
+
+def _bound(application: Application, operator: Operator) -> Mapping[str, object] | None:
+    """The values of the statement's attribute variables; None if it is about other attributes."""
+    own, defaults = attributes_of(operator), attribute_defaults(operator.name)
+    stated = dict(application.attributes)
+    found: dict[str, object] = {}
+    for name, value in own.items():
+        if name in stated:
+            term = stated[name]
+            if isinstance(term, AttributeVariable):
+                if found.setdefault(term.name, value) != value:
+                    return None
+            elif term != value:
+                return None
+        elif name not in operator.implicit and value != defaults.get(name):
+            return None
+    return found

@@ -1,0 +1,374 @@
+"""Build a training step from an inference model: forward pass, loss, gradients and updates in one model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Literal, cast
+
+from superopt.domains import Array
+from superopt.equations.adjoints import Adjoint
+from superopt.errors import InvalidModelError, InvalidOptionError, UnsupportedError
+from superopt.ir.graph import Graph, GraphEditor, Input, Node, Value
+from superopt.ir.types import TensorType
+from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, SourceModel, lift, load_model
+from superopt.onnx_io.definitions import with_definitions
+from superopt.onnx_io.extending import Extension, derived, extend, skeleton
+from superopt.onnx_io.freezing import freeze, open_axes
+from superopt.onnx_io.functions import with_functions_inlined
+from superopt.onnx_io.parameters import overridable_parameters
+from superopt.onnx_io.running_statistics import NEXT, Statistic
+from superopt.onnx_io.training_mode import ForwardSettings, in_training_mode
+from superopt.ops import Opaque
+from superopt.ops.elementwise import Add, Multiply
+from superopt.ops.filled import Full
+from superopt.ops.gradients import SumTo
+from superopt.optimizer.training.description import (
+    PROPERTY,
+    ConstantRate,
+    LearningRate,
+    RateInput,
+    Role,
+    ScheduledRate,
+    State,
+    StepDescription,
+)
+from superopt.optimizer.training.losses import add_cotangents, add_loss
+from superopt.optimizer.training.reverse import differentiate, may_vary
+from superopt.optimizer.training.settings import COTANGENTS, RATE_INPUT, LossSettings, UpdateSettings
+from superopt.optimizer.training.updates import AddedUpdates, add_updates
+from superopt.option import Choice, Option
+from superopt.options import OptionTable, declared
+
+LOSS = "loss"
+"""The output with the loss."""
+
+STEP, CALL, SEED = "step", "call", "seed"
+
+_BATCH_NORM = (
+    Choice("global", "statistics of the whole batch"),
+    Choice("local", "statistics of the part of the batch that a device has"),
+    Choice("frozen", "running statistics, which stay as they are"),
+)
+_SWITCH = (Choice("on", "masks drawn anew for every step"), Choice("off", "no masks"))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """What of the model is trained, and how its forward pass differs from inference."""
+
+    prediction: Annotated[
+        str | None, Option("The output that the loss compares", unset="the first floating-point output")
+    ] = None
+    trainable: Annotated[
+        tuple[str, ...], Option("Train parameters with a name of this form", unset="all parameters")
+    ] = ()
+    frozen: Annotated[tuple[str, ...], Option("Keep parameters with a name of this form", unset="none")] = ()
+    freeze: Annotated[
+        Mapping[str, int],
+        Option("Train at this size of an open dimension, as in batch=32", least=1, unset="all stay open"),
+    ] = field(default_factory=dict[str, int])
+    batch_norm: Annotated[str, Option("Statistics of batch normalisation", _BATCH_NORM)] = "global"
+    running_variance: Annotated[
+        str,
+        Option(
+            "Divisor of running variances",
+            (Choice("n", "the number of elements, as ONNX"), Choice("n-1", "one less, as PyTorch")),
+        ),
+    ] = "n"
+    dropout: Annotated[str, Option("Dropout", _SWITCH)] = "on"
+
+    @property
+    def forward(self) -> ForwardSettings:
+        """The settings of the forward pass."""
+        return ForwardSettings(
+            batch_norm=cast("Literal['global', 'local', 'frozen']", self.batch_norm),
+            dropout=cast("Literal['on', 'off']", self.dropout),
+            unbiased_statistics=self.running_variance == "n-1",
+            step=STEP,
+            seed=SEED,
+        )
+
+
+MODEL_OPTIONS: OptionTable = declared(ModelSettings)
+"""The options by their names in JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepSettings:
+    """A training step: the model, the loss, the updates."""
+
+    model: ModelSettings = field(default_factory=ModelSettings)
+    loss: LossSettings = field(default_factory=LossSettings)
+    update: UpdateSettings = field(default_factory=UpdateSettings)
+
+
+@dataclass(frozen=True)
+class BuiltStep:
+    """A training step as a model. ``adjoints`` counts the instances of adjoint statements by name;
+    ``unreached`` are parameters that do not affect the loss and stay constants; ``notes`` are sentences for
+    the user."""
+
+    model: LoweredModel
+    description: StepDescription
+    adjoints: Mapping[str, int]
+    forward_nodes: int
+    unreached: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def build_step(model: ModelSource, settings: StepSettings, adjoints: Iterable[Adjoint]) -> BuiltStep:
+    """The training step of a model (RAF, section 3.1): plain ONNX that computes from parameters, optimiser
+    state and a batch the loss, the next parameters and the next state.
+
+    Raises InvalidModelError and InvalidOptionError for a model or settings that do not fit, and
+    UnsupportedError, which names the node, where a gradient does not exist.
+    """
+    step = _Step(load_model(model), settings, tuple(adjoints))
+    try:
+        return step.build()
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{error}; {step.advice}") from error
+
+
+@dataclass(frozen=True)
+class _Forward:
+    """The lifted forward pass, its parameters, and the running statistics among its outputs."""
+
+    lifted: LiftedModel
+    parameters: Mapping[str, Value]
+    statistics: tuple[Statistic, ...]
+    seed: str | None
+    notes: tuple[str, ...]
+
+    @property
+    def outputs(self) -> Mapping[str, Value]:
+        """The outputs by name."""
+        names = (value.name for value in self.lifted.source.proto.graph.output)
+        return dict(zip(names, self.lifted.graph.outputs, strict=True))
+
+
+@dataclass(frozen=True)
+class _Loss:
+    """The graph with its loss, a 0-d value, and the contents of added constants by label."""
+
+    graph: Graph
+    value: Value
+    weights: Mapping[str, Array]
+
+
+class _Step:
+    def __init__(self, source: SourceModel, settings: StepSettings, adjoints: tuple[Adjoint, ...]) -> None:
+        if source.fixed_reason is not None:
+            raise UnsupportedError(f"{source.name} cannot be trained: {source.fixed_reason}")
+        frozen = freeze(source, settings.model.freeze) if settings.model.freeze else source
+        self._source = with_functions_inlined(frozen)
+        self._settings = settings
+        self._adjoints = adjoints
+
+    @property
+    def advice(self) -> str:
+        """What to try where a gradient does not exist."""
+        names = list(dict.fromkeys(axis.name for axis in open_axes(self._source)))
+        sizes = f"fix open sizes ({', '.join(names)}) with --freeze NAME=SIZE, or " if names else ""
+        return f"{sizes}keep the parameters before it with --frozen"
+
+    def build(self) -> BuiltStep:
+        forward = self._forward(self._settings.model.frozen)
+        loss = self._loss(forward)
+        unreached = _unreached(loss, forward.parameters)
+        if len(unreached) == len(forward.parameters):
+            raise InvalidModelError(
+                f"{self._source.name}: expected a loss that depends on parameters, got one that is constant "
+                f"in all of {', '.join(unreached)}"
+            )
+        if unreached:
+            forward = self._forward((*self._settings.model.frozen, *unreached))
+            loss = self._loss(forward)
+        editor = loss.graph.edit()
+        one = self._one(editor, loss.value)
+        found = differentiate(
+            editor.build(),
+            forward.parameters.values(),
+            {loss.value: one},
+            self._adjoints,
+            _Names(forward.lifted),
+        )
+        editor = found.graph.edit()
+        gradients = {name: (value, found.of[value]) for name, value in forward.parameters.items()}
+        updates = add_updates(editor, gradients, self._settings.update)
+        return self._written(forward, loss, updates, editor.build(), found.used, unreached)
+
+    def _forward(self, frozen: tuple[str, ...]) -> _Forward:
+        chosen = self._settings.model
+        proto, names = overridable_parameters(skeleton(self._source), chosen.trainable or ("*",), frozen)
+        trained = in_training_mode(proto, chosen.forward)
+        proto = with_definitions(trained.model)
+        lifted = lift(derived(self._source, proto))
+        inputs = _inputs(lifted.graph)
+        return _Forward(
+            lifted,
+            {name: inputs[name] for name in names},
+            trained.statistics,
+            SEED if trained.uses_seed else None,
+            trained.notes,
+        )
+
+    def _loss(self, forward: _Forward) -> _Loss:
+        editor = forward.lifted.graph.edit()
+        settings = self._settings.loss
+        if settings.loss == COTANGENTS:
+            own = {statistic.output for statistic in forward.statistics}
+            outputs = {name: value for name, value in forward.outputs.items() if name not in own}
+            seeds = add_cotangents(editor, outputs).seeds
+            total = _total(editor, [_product(editor, outputs[name], seed) for name, seed in seeds.items()])
+            return _Loss(editor.build(), total, {})
+        added = add_loss(editor, self._prediction(forward), settings)
+        return _Loss(editor.build(), added.value, added.weights)
+
+    def _prediction(self, forward: _Forward) -> Value:
+        wanted = self._settings.model.prediction
+        if wanted is None and self._settings.loss.loss in forward.outputs:
+            wanted = self._settings.loss.loss
+        if wanted is not None:
+            if wanted not in forward.outputs:
+                raise InvalidOptionError(
+                    f"prediction: expected an output of the model, {', '.join(forward.outputs)}; got {wanted}"
+                )
+            return forward.outputs[wanted]
+        for value in forward.outputs.values():
+            type_ = forward.lifted.graph.type_of(value)
+            if isinstance(type_, TensorType) and type_.element.is_float:
+                return value
+        raise InvalidModelError(f"{self._source.name}: expected a floating-point output, got none")
+
+    def _one(self, editor: GraphEditor, loss: Value) -> Value:
+        type_ = editor.type_of(loss)
+        if not isinstance(type_, TensorType) or Full(1, ()).infer()[0].element is not type_.element:
+            raise UnsupportedError(f"the loss is {type_}, and gradients are computed in float32 only")
+        return editor.add(Full(1, type_.shape)).value
+
+    def _written(
+        self,
+        forward: _Forward,
+        loss: _Loss,
+        updates: AddedUpdates,
+        graph: Graph,
+        used: Mapping[str, int],
+        unreached: tuple[str, ...],
+    ) -> BuiltStep:
+        lifted = forward.lifted
+        outputs = {
+            LOSS: loss.value,
+            **{name + NEXT: value for name, value in updates.new_parameters.items()},
+            **{state.name + NEXT: state.output for state in updates.states},
+            **{statistic.output: forward.outputs[statistic.output] for statistic in forward.statistics},
+        }
+        _require_free(outputs, lifted)
+        description = self._description(forward, updates, graph)
+        extension = Extension(
+            outputs,
+            initial={state.input: state.initial for state in updates.states},
+            weights={**loss.weights, **updates.weights},
+            metadata={PROPERTY: description.to_json()},
+        )
+        model = extend(lifted, graph, extension)
+        return BuiltStep(
+            model, description, used, len(lifted.source.proto.graph.node), unreached, forward.notes
+        )
+
+    def _description(self, forward: _Forward, updates: AddedUpdates, graph: Graph) -> StepDescription:
+        states = (
+            *(State(name, Role.PARAMETER, name, name + NEXT) for name in updates.new_parameters),
+            *(State(s.name, Role(s.role), s.input, s.name + NEXT, s.of) for s in updates.states),
+            *(State(s.name, Role.STATISTIC, s.input, s.output) for s in forward.statistics),
+        )
+        settled = {state.input for state in states} | {RATE_NAME} | forward.lifted.source.overridable
+        return StepDescription(
+            loss=LOSS,
+            optimizer=self._settings.update.optimizer,
+            states=states,
+            data=tuple(name for name in _inputs(graph) if name not in settled),
+            learning_rate=_learning_rate(self._settings.update),
+            seed=forward.seed,
+        )
+
+
+RATE_NAME = "learning_rate"
+
+
+def _learning_rate(settings: UpdateSettings) -> LearningRate:
+    if settings.learning_rate == RATE_INPUT:
+        return RateInput(RATE_NAME)
+    rate = float(settings.base_rate or 0)
+    return (
+        ConstantRate(rate)
+        if settings.schedule == "constant"
+        else ScheduledRate(f"{rate}*{settings.schedule}")
+    )
+
+
+class _Names:
+    """Names nodes in messages as the model does."""
+
+    def __init__(self, lifted: LiftedModel) -> None:
+        self._lifted = lifted
+
+    def __call__(self, node: Node) -> str:
+        nodes = self._lifted.source.proto.graph.node
+        index = node.operator.index if isinstance(node.operator, Opaque) else node.origin
+        for number, group in self._lifted.groups.items():
+            if node.id in group.nodes:
+                index = number
+        if index is None or index >= len(nodes):
+            return f"the {node.operator.name} that training adds"
+        proto = nodes[index]
+        return f"node {proto.name or proto.output[0]!r} ({proto.op_type})"
+
+
+def _inputs(graph: Graph) -> Mapping[str, Value]:
+    """The graph inputs by name."""
+    found: dict[str, Value] = {}
+    for node_id in graph.inputs:
+        operator = graph[node_id].operator
+        if isinstance(operator, Input):
+            found[operator.label] = Value(node_id)
+    return found
+
+
+def _require_free(outputs: Iterable[str], lifted: LiftedModel) -> None:
+    """Raises InvalidModelError for an output of the step with the name of an input or initialiser."""
+    graph = lifted.source.proto.graph
+    taken = {value.name for value in graph.input} | lifted.source.tensors.keys()
+    for name in outputs:
+        if name in taken:
+            raise InvalidModelError(
+                f"training: expected a model without an input or initialiser named {name!r}, which the step "
+                "needs as an output; rename the model's"
+            )
+
+
+def _unreached(loss: _Loss, parameters: Mapping[str, Value]) -> tuple[str, ...]:
+    """The parameters on which the loss does not depend, or by integers and truth values only."""
+    graph, needed = loss.graph, {loss.value.node}
+    for node_id in reversed(graph.order):
+        if node_id in needed:
+            read = graph[node_id].inputs
+            needed.update(value.node for value in read if may_vary(graph.type_of(value)))
+    return tuple(name for name, value in parameters.items() if value.node not in needed)
+
+
+def _product(editor: GraphEditor, output: Value, cotangent: Value) -> Value:
+    """The inner product of two tensors, 0-d."""
+    product = editor.add(Multiply(), (output, cotangent)).value
+    return editor.add(SumTo(()), (product,)).value
+
+
+def _total(editor: GraphEditor, terms: list[Value]) -> Value:
+    total, *others = terms
+    for term in others:
+        total = editor.add(Add(), (total, term)).value
+    return total
+
+
+__all__ = ["MODEL_OPTIONS", "BuiltStep", "ModelSettings", "StepSettings", "build_step"]

@@ -1,0 +1,90 @@
+"""Command superopt train-graph: writes the training step of a model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import typer
+
+from superopt.cli.job_options import GivenOptions, with_options
+from superopt.cli.output import (
+    JsonOption,
+    ModelArgument,
+    NoDatabaseOption,
+    Output,
+    OutputOption,
+    several,
+    shown,
+)
+from superopt.files import require_writable
+from superopt.journeys.training import STEP_OPTIONS, StepGraph, settings_from, train_graph
+from superopt.optimizer.training.description import ConstantRate, RateInput, Role
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    command = with_options(tuple(STEP_OPTIONS.values()), write_step)
+    app.command("train-graph", short_help="Write the training step of a model.")(command)
+
+
+def write_step(
+    model: ModelArgument,
+    out: OutputOption,
+    given: GivenOptions,
+    database: NoDatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the training step of a model: forward pass, loss, gradients and updates as plain ONNX.
+
+    `superopt train` runs the step on samples.
+    """
+    del database
+    output = Output.beside(as_json, out)
+    require_writable(out)
+    settings = settings_from(given)
+    built = train_graph(model, settings)
+    built.save(out)
+    output.document({"step": str(out), **built.document()})
+    output.pairs(_summary(built, out))
+
+
+def _summary(built: StepGraph, out: Path) -> Mapping[str, object]:
+    step = built.step
+    description = step.description
+    roles = Counter(state.role for state in description.states)
+    others = ", ".join(several(roles[role], _NAMES[role]) for role in Role if role in _NAMES and roles[role])
+    nodes = f"{step.model.node_count} nodes, {step.forward_nodes} of them the forward pass"
+    lines: dict[str, object] = {
+        "step": f"{shown(out)}: {nodes}, built in {built.seconds:.1f} s",
+        "trained": f"{several(roles[Role.PARAMETER], 'parameter')} by {description.optimizer}"
+        + (f"; {others}" if others else ""),
+        "data": ", ".join(description.data),
+        "learning rate": _rate(built),
+    }
+    if step.unreached:
+        lines["not trained"] = (
+            f"{', '.join(step.unreached)}: the loss does not depend on them, or by integers only"
+        )
+    if step.notes:
+        lines["notes"] = list(step.notes)
+    return lines
+
+
+_NAMES: Mapping[Role, str] = {
+    Role.MOMENT: "moment",
+    Role.SECOND_MOMENT: "second moment",
+    Role.STATISTIC: "running statistic",
+    Role.ACCUMULATOR: "accumulator",
+}
+
+
+def _rate(built: StepGraph) -> str:
+    match built.step.description.learning_rate:
+        case RateInput(input=name):
+            return f"the input {name}"
+        case ConstantRate(constant=rate):
+            return f"{rate:g}"
+        case scheduled:
+            return scheduled.schedule

@@ -1,0 +1,86 @@
+"""Build a training step from a model and the adjoint statements of the shipped axioms."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from superopt.axioms.loader import load_axioms
+from superopt.errors import IllTypedError, InvalidModelError, UnsupportedError
+from superopt.onnx_io import ModelSource
+from superopt.optimizer.training.description import Role
+from superopt.optimizer.training.settings import LOSS_OPTIONS, UPDATE_OPTIONS, LossSettings, UpdateSettings
+from superopt.optimizer.training.step import (
+    MODEL_OPTIONS,
+    BuiltStep,
+    ModelSettings,
+    StepSettings,
+    build_step,
+)
+from superopt.options import OptionTable, mismatches, require
+
+STEP_OPTIONS: OptionTable = {**LOSS_OPTIONS, **UPDATE_OPTIONS, **MODEL_OPTIONS}
+"""All options of a training step by their names in JSON."""
+
+
+@dataclass(frozen=True)
+class StepGraph:
+    """A training step, and the seconds that it took to build."""
+
+    step: BuiltStep
+    seconds: float
+
+    def save(self, path: str | Path) -> None:
+        """Writes the step, with external data above 1 GiB; raises InvalidOptionError if that is not
+        possible."""
+        self.step.model.save(path)
+
+    def document(self) -> Mapping[str, object]:
+        """What was built, as the section ``training`` of a report."""
+        description = self.step.description
+        return {
+            "optimizer": description.optimizer,
+            "data": list(description.data),
+            "states": [
+                {"name": state.name, "role": str(state.role), "of": state.of} for state in description.states
+            ],
+            "adjoints": [
+                {"rule": name, "count": count} for name, count in sorted(self.step.adjoints.items())
+            ],
+            "nodes": {"forward": self.step.forward_nodes, "step": self.step.model.node_count},
+            "not_trained": list(self.step.unreached),
+            "notes": list(self.step.notes),
+            "seconds": self.seconds,
+        }
+
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the trained parameters."""
+        return tuple(state.name for state in self.step.description.with_role(Role.PARAMETER))
+
+
+def settings_from(values: Mapping[str, object]) -> StepSettings:
+    """The settings of a step from options by their names in JSON. Raises InvalidOptionError."""
+    require(mismatches(STEP_OPTIONS, values, is_cluster=False))
+
+    def own(table: OptionTable) -> dict[str, object]:
+        given = {name: value for name, value in values.items() if name in table}
+        return {table[name].field: table[name].parsed(value) for name, value in given.items()}
+
+    return StepSettings(
+        ModelSettings(**own(MODEL_OPTIONS)),  # pyright: ignore[reportArgumentType]
+        LossSettings(**own(LOSS_OPTIONS)),  # pyright: ignore[reportArgumentType]
+        UpdateSettings(**own(UPDATE_OPTIONS)),  # pyright: ignore[reportArgumentType]
+    )
+
+
+def train_graph(model: ModelSource, settings: StepSettings | None = None) -> StepGraph:
+    """The training step of an inference model. Raises InvalidModelError for a model that cannot be trained,
+    with the node that has no gradient, and InvalidOptionError for settings that do not fit it."""
+    start = time.monotonic()
+    try:
+        step = build_step(model, settings or StepSettings(), load_axioms().adjoints)
+    except (IllTypedError, UnsupportedError) as error:
+        raise InvalidModelError(str(error)) from error
+    return StepGraph(step, time.monotonic() - start)

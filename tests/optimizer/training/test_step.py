@@ -1,0 +1,270 @@
+"""Steps built from models: the losses of a few steps against JAX, names, states, what is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from superopt import zoo
+from superopt.axioms import load_axioms
+from superopt.errors import InvalidModelError, InvalidOptionError, SuperoptError, UnsupportedError
+from superopt.onnx_io import ModelSource, lift, load_model
+from superopt.optimizer.training.description import Role, read_description
+from superopt.optimizer.training.running import Step
+from superopt.optimizer.training.settings import LossSettings, UpdateSettings
+from superopt.optimizer.training.step import BuiltStep, ModelSettings, StepSettings, build_step
+from superopt.zoo import datasets
+from tests.optimizer.training import jax_oracle
+
+Arrays = dict[str, np.ndarray]
+BATCH = 4
+RATE = 0.05
+SGD = UpdateSettings("sgd", learning_rate=RATE)
+ADJOINTS = load_axioms().adjoints
+
+
+def built(model: ModelSource, settings: StepSettings | None = None) -> BuiltStep:
+    return build_step(model, settings or StepSettings(update=SGD), ADJOINTS)
+
+
+def network(name: str) -> onnx.ModelProto:
+    return zoo.blueprint(name, batch=BATCH).model(seed=0)
+
+
+def batches(samples: datasets.Samples, count: int) -> list[Arrays]:
+    return [
+        {name: array[index * BATCH : (index + 1) * BATCH] for name, array in samples.items()}
+        for index in range(count)
+    ]
+
+
+def model_of(
+    nodes: list[onnx.NodeProto],
+    weights: Arrays,
+    inputs: dict[str, tuple[int | str, ...]],
+    outputs: dict[str, tuple[int | str, ...]],
+    opset: int = 18,
+) -> onnx.ModelProto:
+    def declared(shapes: dict[str, tuple[int | str, ...]]) -> list[onnx.ValueInfoProto]:
+        return [helper.make_tensor_value_info(name, 1, shape) for name, shape in shapes.items()]
+
+    graph = helper.make_graph(
+        *(nodes, "net", declared(inputs), declared(outputs)),
+        initializer=[numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def linear(batch: int | str = BATCH) -> onnx.ModelProto:
+    """logits = x w + b, and an output that no loss reads."""
+    random = np.random.default_rng(0)
+    weights = {
+        "fc/weight": random.normal(size=(5, 3)).astype(np.float32),
+        "fc/bias": random.normal(size=3).astype(np.float32),
+        "other": random.normal(size=(5, 2)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Gemm", ["x", "fc/weight", "fc/bias"], ["logits"], name="fc"),
+        helper.make_node("MatMul", ["x", "other"], ["aside"], name="aside"),
+    ]
+    return model_of(nodes, weights, {"x": (batch, 5)}, {"logits": (batch, 3), "aside": (batch, 2)})
+
+
+@pytest.mark.parametrize(
+    ("name", "samples"),
+    [
+        ("light-mlp", lambda: datasets.digits(3 * BATCH)),
+        ("light-llama", lambda: datasets.text(3 * BATCH)),
+    ],
+)
+def test_losses_and_parameters_are_those_of_jax(name: str, samples: Callable[[], datasets.Samples]) -> None:
+    model = network(name)
+    given = batches(samples(), 3)
+    step = Step(built(model).model.to_bytes(), threads=1)
+    losses = [step.run(batch) for batch in given]
+    data = [({n: a for n, a in batch.items() if n != "labels"}, batch["labels"]) for batch in given]
+    expected, parameters = jax_oracle.losses(model, data, jax_oracle.sgd(RATE))
+    np.testing.assert_allclose(losses, expected, rtol=1e-4)
+    trained = step.parameters()
+    assert trained.keys() <= parameters.keys()
+    for label, array in trained.items():
+        np.testing.assert_allclose(array, parameters[label], rtol=1e-3, atol=1e-5, err_msg=label)
+
+
+def test_names_states_and_metadata() -> None:
+    step = built(linear(), StepSettings(update=UpdateSettings("adamw", learning_rate="input")))
+    proto = onnx.ModelProto.FromString(step.model.to_bytes())
+    description = read_description(proto, "the step")
+    assert [value.name for value in proto.graph.output][:3] == ["loss", "fc/weight.next", "fc/bias.next"]
+    assert description.data == ("x", "labels")
+    assert [state.name for state in description.with_role(Role.PARAMETER)] == ["fc/weight", "fc/bias"]
+    assert {state.name for state in description.with_role(Role.MOMENT)} == {
+        "fc/weight.exp_avg",
+        "fc/bias.exp_avg",
+    }
+    initial = {tensor.name for tensor in proto.graph.initializer}
+    assert {state.input for state in description.states} <= initial
+    inputs = {value.name for value in proto.graph.input}
+    assert inputs == {"x", "labels", "learning_rate", *(state.input for state in description.states)}
+
+
+def test_parameters_that_the_loss_does_not_read_stay_constants() -> None:
+    step = built(linear())
+    assert step.unreached == ("other",)
+    proto = onnx.ModelProto.FromString(step.model.to_bytes())
+    assert "other" not in {value.name for value in proto.graph.input}
+
+
+def selected(condition: str) -> onnx.ModelProto:
+    """x * w where a condition on x and a threshold holds, else x."""
+    weights = {"w": np.array([1, 2, 3], np.float32), "threshold": np.array([1, -1, 0], np.float32)}
+    nodes = [
+        helper.make_node("Greater", ["x", "threshold"], ["above"]),
+        helper.make_node("Mul", ["x", "w"], ["product"]),
+        helper.make_node("Where", ["above", condition, "x"], ["y"]),
+    ]
+    return model_of(nodes, weights, {"x": (BATCH, 3)}, {"y": (BATCH, 3)})
+
+
+BOTH = ModelSettings(trainable=("w", "threshold"))
+
+
+def test_parameters_of_conditions_stay_constants() -> None:
+    step = built(selected("product"), StepSettings(BOTH, LossSettings("mse"), SGD))
+    assert step.unreached == ("threshold",)
+    assert [state.name for state in step.description.with_role(Role.PARAMETER)] == ["w"]
+
+
+def test_a_loss_that_depends_on_no_parameter_is_refused() -> None:
+    with pytest.raises(InvalidModelError, match="constant in all of w, threshold"):
+        built(selected("x"), StepSettings(BOTH, LossSettings("mse"), SGD))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "trained"),
+    [
+        (ModelSettings(trainable=("*bias",)), ["fc/bias"]),
+        (ModelSettings(frozen=("*bias",)), ["fc/weight"]),
+        (ModelSettings(prediction="aside"), ["other"]),
+    ],
+    ids=["trainable", "frozen", "prediction"],
+)
+def test_what_is_trained_can_be_chosen(chosen: ModelSettings, trained: list[str]) -> None:
+    step = built(linear(), StepSettings(model=chosen, update=SGD))
+    assert [state.name for state in step.description.with_role(Role.PARAMETER)] == trained
+
+
+def test_a_symbolic_batch_stays_symbolic() -> None:
+    losses: list[float] = []
+    random = np.random.default_rng(1)
+    data = random.normal(size=(6, 5)).astype(np.float32), random.integers(0, 3, 6)
+    for batch in ("batch", 6):
+        step = Step(built(linear(batch)).model.to_bytes(), threads=1)
+        feed = {"x": data[0], "labels": data[1]}
+        losses += [step.run(feed), step.run(feed)]
+    np.testing.assert_allclose(losses[:2], losses[2:], rtol=1e-6)
+
+
+def test_cotangents_give_gradients_of_all_outputs() -> None:
+    settings = StepSettings(loss=LossSettings("cotangents"), update=UpdateSettings("sgd", learning_rate=1.0))
+    model = linear()
+    step = Step(built(model, settings).model.to_bytes(), threads=1)
+    random = np.random.default_rng(2)
+    x, of_logits, of_aside = (random.normal(size=(BATCH, n)).astype(np.float32) for n in (5, 3, 2))
+    loss = step.run({"x": x, "logits.cotangent": of_logits, "aside.cotangent": of_aside})
+    before = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    after = step.parameters()
+    expected = {"fc/weight": x.T @ of_logits, "fc/bias": of_logits.sum(axis=0), "other": x.T @ of_aside}
+    for name, gradient in expected.items():
+        np.testing.assert_allclose(before[name] - after[name], gradient, rtol=1e-5, atol=1e-6)
+    logits, aside = x @ before["fc/weight"] + before["fc/bias"], x @ before["other"]
+    np.testing.assert_allclose(loss, (logits * of_logits).sum() + (aside * of_aside).sum(), rtol=1e-5)
+
+
+def test_statistics_and_masks_are_states_of_the_step() -> None:
+    random = np.random.default_rng(0)
+    weights = {
+        "w": random.normal(size=(4, 3, 1, 1)).astype(np.float32),
+        **{name: np.ones(4, np.float32) for name in ("scale", "shift", "mean", "variance")},
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"]),
+        helper.make_node("BatchNormalization", ["c", "scale", "shift", "mean", "variance"], ["n"]),
+        helper.make_node("Dropout", ["n"], ["d"]),
+        helper.make_node("GlobalAveragePool", ["d"], ["p"]),
+        helper.make_node("Flatten", ["p"], ["logits"]),
+    ]
+    step = built(model_of(nodes, weights, {"x": (BATCH, 3, 5, 5)}, {"logits": (BATCH, 4)}))
+    description = step.description
+    assert description.seed == "seed"
+    assert [state.name for state in description.with_role(Role.STATISTIC)] == ["mean", "variance"]
+    assert [state.name for state in description.with_role(Role.COUNTER)] == ["step"]
+    runner = Step(step.model.to_bytes(), threads=1)
+    feed = {"x": random.normal(size=(BATCH, 3, 5, 5)).astype(np.float32), "labels": np.arange(BATCH)}
+    first, again = runner.run(feed, seed=1), Step(step.model.to_bytes(), threads=1).run(feed, seed=1)
+    assert first == again
+    assert Step(step.model.to_bytes(), threads=1).run(feed, seed=2) != first
+    channel = np.einsum("oc,nchw->nohw", weights["w"][:, :, 0, 0], feed["x"])
+    mean = next(array for name, array in runner.states.items() if name == "mean")
+    np.testing.assert_allclose(mean, 0.9 + 0.1 * channel.mean(axis=(0, 2, 3)), rtol=1e-4)
+
+
+def test_a_parameter_behind_an_opaque_node_is_named() -> None:
+    weights = {"w": np.eye(3, dtype=np.float32)}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["y"], name="first"),
+        helper.make_node("Det", ["y"], ["logits"], name="volume"),
+    ]
+    model = model_of(nodes, weights, {"x": (BATCH, 3, 3)}, {"logits": (BATCH,)})
+    with pytest.raises(UnsupportedError, match=r"node 'volume' \(Det\) has no gradient"):
+        built(model, StepSettings(loss=LossSettings("mse"), update=SGD))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (StepSettings(model=ModelSettings(prediction="nothing")), "expected an output of the model"),
+        (StepSettings(model=ModelSettings(trainable=("nothing*",))), "trainable"),
+        (StepSettings(loss=LossSettings("nothing")), "expected cross-entropy, mse, l1, cotangents"),
+    ],
+    ids=["prediction", "trainable", "loss"],
+)
+def test_what_does_not_fit_is_said(settings: StepSettings, message: str) -> None:
+    with pytest.raises(SuperoptError, match=message) as refused:
+        built(linear(), settings)
+    assert isinstance(refused.value, InvalidOptionError)
+
+
+def test_a_step_is_lifted_with_few_opaque_nodes() -> None:
+    step = built(network("light-mlp"))
+    lifted = lift(load_model(step.model.to_bytes()))
+    assert lifted.opaque == ()
+
+
+def test_large_steps_go_to_external_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("superopt.onnx_io.extending.INLINE_BYTES", 1000)
+    model = network("light-mlp")
+    built(model).model.save(tmp_path / "step.onnx")
+    data = [path for path in tmp_path.iterdir() if path.suffix == ".data"]
+    assert len(data) == 1
+    step = Step(tmp_path / "step.onnx", threads=1)
+    batch = batches(datasets.digits(BATCH), 1)[0]
+    assert step.run(batch) == Step(built(model).model.to_bytes(), threads=1).run(batch)
+
+
+def test_the_power_0_of_0_has_the_gradient_0() -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["y"]),
+        helper.make_node("Pow", ["y", "zero"], ["ones"]),
+    ]
+    weights = {"w": np.ones((3, 2), np.float32), "zero": np.zeros((), np.float32)}
+    model = model_of(nodes, weights, {"x": (BATCH, 3)}, {"ones": (BATCH, 2)})
+    step = Step(built(model, StepSettings(loss=LossSettings("mse"), update=SGD)).model.to_bytes(), threads=1)
+    batch = {"x": np.zeros((BATCH, 3), np.float32), "targets": np.zeros((BATCH, 2), np.float32)}
+    assert step.run(batch) == 1
+    np.testing.assert_array_equal(step.parameters()["w"], weights["w"])
