@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -24,6 +24,7 @@ from superopt.optimizer.check.error_baseline import ErrorBaseline
 from superopt.optimizer.check.inputs import InputPlan
 from superopt.optimizer.check.judging import Evidence, Judge
 from superopt.optimizer.check.sampling import Sample, Sampling, draw_samples, has_finite, outputs_vary
+from superopt.optimizer.check.steps import carried_states
 from superopt.optimizer.cost.runtime import Array, LoadedModel, Port, RuntimeRefusedError
 
 _REPEAT_SHARE = 0.1
@@ -60,6 +61,7 @@ class Reference:
         sampling: Sampling,
         source: SourceModel | None = None,
     ) -> None:
+        sampling = replace(sampling, carried=carried_states(source))
         self._model: LoadedModel | None = model
         self.inputs, self.outputs = model.inputs, model.outputs
         self.sampling = sampling

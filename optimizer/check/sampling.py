@@ -13,6 +13,7 @@ from superopt.errors import UnsupportedError
 from superopt.onnx_io.probing import nudged
 from superopt.optimizer.check.distance import distance
 from superopt.optimizer.check.inputs import SCALES, InputPlan
+from superopt.optimizer.check.steps import STEPS, Carried, next_states
 from superopt.optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
 
 _SIZES = 3
@@ -27,13 +28,14 @@ CONCLUSIVE_SHARE = 1e-2
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """Sampling options: number of samples, seed, the user's tolerance and inputs, deadline (monotonic
-    clock)."""
+    clock), states that each sample is followed with."""
 
     samples: int = 4
     seed: int = 0
     tolerance: float | None = None
     given: tuple[Mapping[str, Array], ...] = ()
     deadline: float = field(default=np.inf)
+    carried: Carried = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +47,10 @@ class Sample:
 
 
 def draw_samples(model: LoadedModel, plan: InputPlan, sampling: Sampling) -> Generator[Sample]:
-    """Yields given inputs first, then random ones of varying sizes and scales."""
+    """Yields given inputs first, then random ones of varying sizes and scales. After each batch of a training
+    step come the steps that follow it."""
     for feeds in sampling.given:
-        yield Sample(feeds, model.run(feeds))
+        yield from _followed(model, Sample(feeds, model.run(feeds)), sampling.carried)
     random = np.random.default_rng(sampling.seed)
     tried = _Tried(model, plan, random)
     sizes = tried.usable_sizes()
@@ -58,7 +61,17 @@ def draw_samples(model: LoadedModel, plan: InputPlan, sampling: Sampling) -> Gen
         feeds = plan.draw(random, sizes[number % len(sizes)], scales[number % len(scales)])
         outputs = tried.run(feeds)
         if outputs is not None:
-            yield Sample(feeds, outputs)
+            yield from _followed(model, Sample(feeds, outputs), sampling.carried)
+
+
+def _followed(model: LoadedModel, sample: Sample, carried: Carried) -> Iterator[Sample]:
+    """The sample, and the same batch in the steps that follow, each from the states of the one before."""
+    yield sample
+    names = [port.name for port in model.outputs]
+    for _ in range(STEPS - 1 if carried else 0):
+        feeds = {**sample.feeds, **next_states(carried, names, sample.outputs)}
+        sample = Sample(feeds, model.run(feeds))
+        yield sample
 
 
 def with_nudged_inputs(feeds: Mapping[str, Array], random: np.random.Generator) -> dict[str, Array]:

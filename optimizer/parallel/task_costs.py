@@ -79,7 +79,7 @@ def roofline_microseconds(
     else:
         work = operator.work(inputs, outputs)
         flops, moved = number_of(work.flops), number_of(work.bytes)
-    is_half = all(type_.element.bytes_per_element <= _HALF_BYTES for type_ in outputs)
+    is_half = all(t.element.is_float and t.element.bytes_per_element <= _HALF_BYTES for t in outputs)
     rate = kind.half_flops if is_half else kind.flops
     return kind.launch + _MICRO * max(flops / rate, moved / kind.memory_bandwidth)
 
