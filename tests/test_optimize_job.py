@@ -83,7 +83,7 @@ class Counts:
 @pytest.fixture
 def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
     counts = Counts()
-    parsed, original, compare = source._parsed, lowering._original, Equality.compare
+    parsed, original, compare = source._parsed, lowering.original_of, Equality.compare
 
     def counted_load(content: bytes, name: str) -> onnx.ModelProto:
         counts.loaded[hashlib.sha256(content).hexdigest()] += 1
@@ -100,7 +100,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
         return compared
 
     monkeypatch.setattr(source, "_parsed", counted_load)
-    monkeypatch.setattr(lowering, "_original", counted_lowering)
+    monkeypatch.setattr(lowering, "original_of", counted_lowering)
     monkeypatch.setattr(Equality, "compare", counted_judgement)
     return counts
 

@@ -209,10 +209,10 @@ def _batch_normalization(site: Site) -> tuple[Value | None, ...]:
     epsilon = site.fraction("epsilon", Fraction(1, 100000))
     if epsilon == 0 and _is_filled(site, 3, 0) and _is_filled(site, 4, 1):
         return (site.add(Affine(axis=1), site.value(0), site.value(1), site.value(2)),)
-    if not (site.is_weight(3) and site.is_weight(4)):
-        raise NotLiftedError("its statistics are computed at run time")
     for slot in range(1, 5):
         site.type(slot)
+    if not (site.is_weight(3) and site.is_weight(4)):
+        raise NotLiftedError("its statistics are computed at run time")
     factor = site.add(BatchNormScale(epsilon), site.value(1), site.value(4))
     term = site.add(BatchNormShift(), factor, site.value(2), site.value(3))
     return (site.add(Affine(axis=1), site.value(0), factor, term),)

@@ -20,22 +20,8 @@ from superopt.rewriting import conditions
 from tests.verifier.brute import search
 from tests.verifier.brute.basics import IllTyped
 from tests.verifier.brute.conditions import FUNCTIONS
-from tests.verifier.brute.meaning import IMPLICIT, SHAPES, VALUES
+from tests.verifier.brute.meaning import GRADIENTS, IMPLICIT, SHAPES, VALUES
 from tests.verifier.rules import RIGHT, WRONG
-
-GRADIENTS = {
-    "avgpool_gradient",
-    "channel_sum",
-    "conv_data_gradient",
-    "conv_weight_gradient",
-    "lookup_gradient",
-    "matmul_weight_gradient",
-    "maxpool_gradient",
-    "sum_to",
-    "unreshape",
-    "upsample_linear_gradient",
-}
-"""No rule is about them yet; their adjoint statements are tested by dual numbers, and they against ONNX Runtime."""
 
 NOT_IN_RULES = {"split", "opaque"} | GRADIENTS
 PARALLEL = {"partition", "combine", "replicate", "reduce", "pipeline", "batch"}
