@@ -8,7 +8,7 @@ import numpy as np
 
 from superopt.onnx_io.source import SourceModel
 from superopt.optimizer.cost.runtime import Array
-from superopt.optimizer.training.description import is_step, read_description
+from superopt.optimizer.training.metadata import is_step
 
 STEPS = 3
 """Consecutive steps for each drawn batch."""
@@ -22,6 +22,9 @@ def carried_states(source: SourceModel | None) -> Carried:
     malformed description."""
     if source is None or not is_step(source.proto):
         return {}
+    # reading descriptions takes 0.2 s to import, which other models need not wait for
+    from superopt.optimizer.training.description import read_description
+
     description = read_description(source.proto, source.name)
     return {state.output: state.input for state in description.states}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -22,10 +22,9 @@ from superopt.ops.precision import Cast, precision_of
 from superopt.ops.reduction import ReduceMean, ReduceSum
 from superopt.ops.selection import Select
 from superopt.ops.shape import Broadcast, Reshape
+from superopt.optimizer.training.description import Role
 
 Number: TypeAlias = "Fraction | int"
-StateRole: TypeAlias = Literal["moment", "second_moment", "accumulator", "counter"]
-"""A second moment is never negative; a counter is a whole number."""
 
 SCALAR: tuple[Dimension, ...] = ()
 
@@ -36,7 +35,7 @@ class NewState:
     its content before the first step. ``of`` is the parameter that it belongs to, None if to all."""
 
     name: str
-    role: StateRole
+    role: Role
     input: str
     output: Value
     initial: Array
@@ -48,7 +47,7 @@ class _Held:
     """A state whose next value is not known yet."""
 
     name: str
-    role: StateRole
+    role: Role
     initial: Array
     of: str | None
 
@@ -125,7 +124,7 @@ class StepBuilder:
             self._numbers[key] = self._new_number(number, element)
         return self._numbers[key]
 
-    def state(self, name: str, role: StateRole, initial: Array, type_: TensorType, of: str | None) -> Value:
+    def state(self, name: str, role: Role, initial: Array, type_: TensorType, of: str | None) -> Value:
         """The present value of a new state; an input of that name and type that the graph has becomes the
         state. Raises InvalidModelError if the name is taken otherwise."""
         given = self._given_inputs.get(name)

@@ -18,12 +18,10 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from superopt.errors import InvalidModelError
 from superopt.onnx_io.protos import element_type
+from superopt.optimizer.training.metadata import PROPERTY
 
 if TYPE_CHECKING:
     import onnx
-
-PROPERTY = "superopt.training"
-"""The key of the metadata property."""
 
 FORMAT = 1
 
@@ -32,7 +30,7 @@ _FLOATS = frozenset(("FLOAT", "DOUBLE", "FLOAT16", "BFLOAT16"))
 
 
 class Role(enum.StrEnum):
-    """What a state is. A second moment is never negative; a counter counts steps from 0."""
+    """What a state is. A second moment is never negative; a counter is a whole number."""
 
     PARAMETER = "parameter"
     MOMENT = "moment"
@@ -127,11 +125,6 @@ class StepDescription:
 
 
 _DESCRIPTION = TypeAdapter(StepDescription)
-
-
-def is_step(model: onnx.ModelProto) -> bool:
-    """Whether the model has a description of a training step."""
-    return any(entry.key == PROPERTY for entry in model.metadata_props)
 
 
 def write_description(model: onnx.ModelProto, description: StepDescription) -> None:

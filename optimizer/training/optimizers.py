@@ -10,7 +10,8 @@ from superopt.ir.graph import Value
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.activation import Tanh
 from superopt.ops.elementwise import Add, Divide, Multiply, Scale, Sqrt, Subtract
-from superopt.optimizer.training.builder import SCALAR, StateRole, StepBuilder, decimal
+from superopt.optimizer.training.builder import SCALAR, StepBuilder, decimal
+from superopt.optimizer.training.description import Role
 from superopt.optimizer.training.settings import UpdateSettings
 
 LEARNING_RATE = "learning_rate"
@@ -105,7 +106,7 @@ class Changed:
 class Optimizer:
     """An optimiser: the moments that it keeps, with their roles, and what it computes."""
 
-    moments: tuple[tuple[str, StateRole], ...]
+    moments: tuple[tuple[str, Role], ...]
     change: Callable[[Operands], Changed]
     decays_parameters: bool = False
     """Whether weight decay shrinks parameters (AdamW) instead of being a term of gradients."""
@@ -164,14 +165,14 @@ def _by_rmsprop(given: Operands) -> Changed:
     return Changed(given.moved(direction, given.rates.learning_rate), (square,))
 
 
-_ADAM: tuple[tuple[str, StateRole], ...] = (("exp_avg", "moment"), ("exp_avg_sq", "second_moment"))
-_VELOCITY: tuple[tuple[str, StateRole], ...] = (("momentum", "moment"),)
+_ADAM: tuple[tuple[str, Role], ...] = (("exp_avg", Role.MOMENT), ("exp_avg_sq", Role.SECOND_MOMENT))
+_VELOCITY: tuple[tuple[str, Role], ...] = (("momentum", Role.MOMENT),)
 OPTIMIZERS: Mapping[str, Optimizer] = {
     "sgd": Optimizer((), _descended),
     "momentum": Optimizer(_VELOCITY, _with_momentum),
     "nesterov": Optimizer(_VELOCITY, _with_nesterov),
     "adam": Optimizer(_ADAM, _by_adam),
     "adamw": Optimizer(_ADAM, _by_adam, decays_parameters=True),
-    "adagrad": Optimizer((("sum", "second_moment"),), _by_adagrad),
-    "rmsprop": Optimizer((("square_avg", "second_moment"),), _by_rmsprop),
+    "adagrad": Optimizer((("sum", Role.SECOND_MOMENT),), _by_adagrad),
+    "rmsprop": Optimizer((("square_avg", Role.SECOND_MOMENT),), _by_rmsprop),
 }

@@ -18,6 +18,7 @@ from superopt.ops.order import Clip, Minimum
 from superopt.ops.reduction import Exp
 from superopt.ops.selection import Equal
 from superopt.optimizer.training.builder import SCALAR, Number, StepBuilder, decimal
+from superopt.optimizer.training.description import Role
 
 SCHEDULES = (
     "constant[:warmup=W], linear:warmup=W,total=T, cosine:warmup=W,total=T,end=E, step:every=N,factor=F"
@@ -104,7 +105,7 @@ class StepSchedule(Schedule):
     def factor(self, builder: StepBuilder, step: Value, element: ElementType) -> Value:
         """exp(decays * log(decay))."""
         type_ = TensorType(ElementType.INT64, SCALAR)
-        decays = builder.state("decays", "counter", np.asarray(0, np.int64), type_, None)
+        decays = builder.state("decays", Role.COUNTER, np.asarray(0, np.int64), type_, None)
         more = builder.shifted(decays, 1)
         due = builder.apply(Equal(), step, builder.scaled(more, self.every))
         builder.hand_on("decays", builder.chosen(due, more, decays))

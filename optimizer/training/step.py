@@ -43,7 +43,7 @@ from superopt.options import OptionTable, declared
 LOSS = "loss"
 """The output with the loss."""
 
-STEP, CALL, SEED = "step", "call", "seed"
+STEP, SEED = "step", "seed"
 
 _BATCH_NORM = (
     Choice("global", "statistics of the whole batch"),
@@ -280,7 +280,7 @@ class _Step:
     def _description(self, forward: _Forward, updates: AddedUpdates, graph: Graph) -> StepDescription:
         states = (
             *(State(name, Role.PARAMETER, name, name + NEXT) for name in updates.new_parameters),
-            *(State(s.name, Role(s.role), s.input, s.name + NEXT, s.of) for s in updates.states),
+            *(State(s.name, s.role, s.input, s.name + NEXT, s.of) for s in updates.states),
             *(State(s.name, Role.STATISTIC, s.input, s.output) for s in forward.statistics),
         )
         settled = {state.input for state in states} | {RATE_NAME} | forward.lifted.source.overridable

@@ -18,7 +18,8 @@ from superopt.onnx_io.protos import dtype_of
 from superopt.ops.elementwise import Add, Divide, Multiply, Scale, Sqrt, Subtract
 from superopt.ops.order import Minimum
 from superopt.ops.selection import Equal
-from superopt.optimizer.training.builder import SCALAR, NewState, StateRole, StepBuilder, decimal
+from superopt.optimizer.training.builder import SCALAR, NewState, StepBuilder, decimal
+from superopt.optimizer.training.description import Role
 from superopt.optimizer.training.optimizers import OPTIMIZERS, Operands, Optimizer, Rates
 from superopt.optimizer.training.settings import UpdateSettings
 
@@ -105,9 +106,7 @@ def _widest(parameters: list[_Parameter]) -> ElementType:
     return ElementType.DOUBLE if ElementType.DOUBLE in elements else ElementType.FLOAT
 
 
-def _new_state(
-    builder: StepBuilder, parameter: _Parameter, suffix: str, role: StateRole
-) -> tuple[str, Value]:
+def _new_state(builder: StepBuilder, parameter: _Parameter, suffix: str, role: Role) -> tuple[str, Value]:
     """A state of zeros of a parameter's type: its name and present value."""
     name = f"{parameter.name}.{suffix}"
     sizes = tuple(size for size in parameter.type.shape if isinstance(size, int))
@@ -133,7 +132,7 @@ class _Calls:
         if self._calls == 1:
             return parameter
         builder = self._builder
-        name, before = _new_state(builder, parameter, "accumulated", "accumulator")
+        name, before = _new_state(builder, parameter, "accumulated", Role.ACCUMULATOR)
         total = builder.apply(Add(), before, parameter.gradient)
         builder.hand_on(name, builder.chosen(self._updates, builder.filled(0, total), total))
         return parameter.with_gradient(builder.scaled(total, Fraction(1, self._calls)))
@@ -152,7 +151,7 @@ class _Calls:
 
     def _counter(self, name: str) -> Value:
         type_ = TensorType(ElementType.INT64, SCALAR)
-        return self._builder.state(name, "counter", np.asarray(1, np.int64), type_, None)
+        return self._builder.state(name, Role.COUNTER, np.asarray(1, np.int64), type_, None)
 
 
 def _clipped(builder: StepBuilder, parameters: list[_Parameter], largest: Fraction) -> Iterator[_Parameter]:

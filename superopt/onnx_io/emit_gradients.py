@@ -11,6 +11,7 @@ from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import Node
 from superopt.ir.types import ElementType
 from superopt.onnx_io.emit_layers import padding_attributes
+from superopt.onnx_io.emit_reductions import reduce_axes
 from superopt.onnx_io.protos import ONNX_ELEMENTS, dtype_of
 from superopt.onnx_io.recipes import Emission, OnnxAttribute, Operand, Recipe, Writer, known
 from superopt.ops.base import axis_of
@@ -20,15 +21,13 @@ from superopt.ops.pool_gradients import AveragePoolGradient, LinearUpsampleGradi
 SCATTER_ADDS_SINCE = 16
 """The operator set since which ScatterND and ScatterElements can add."""
 
-AXES_OF_SUM_ARE_AN_OPERAND = 13
-
 
 def sum_to(emission: Emission, node: Node) -> Recipe:
     """ReduceSum over the leading axes, and over those that are kept with size 1."""
     assert isinstance(node.operator, SumTo)
     whole = emission.type(node.inputs[0])
     missing = whole.rank - len(node.operator.shape)
-    axes = node.operator.summed_axes(whole.rank, whole.shape)
+    axes = node.operator.summed_axes(whole.shape)
     kept = [axis for axis in axes if axis >= missing]
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
@@ -37,10 +36,10 @@ def sum_to(emission: Emission, node: Node) -> Recipe:
             writer.node("Identity", [name], outputs)
         if kept:
             target = writer.temporary("summed") if missing else outputs[0]
-            _sum(writer, name, target, kept, keep=1)
+            reduce_axes(writer, "ReduceSum", name, target, *kept)
             name = target
         if missing:
-            _sum(writer, name, outputs[0], range(missing), keep=0)
+            reduce_axes(writer, "ReduceSum", name, outputs[0], *range(missing), keep=0)
 
     return Recipe(node.values, (Operand(node.inputs[0]),), write)
 
@@ -54,18 +53,11 @@ def channel_sum(emission: Emission, node: Node) -> Recipe:
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         if axes:
-            _sum(writer, operands[0], outputs[0], axes, keep=0)
+            reduce_axes(writer, "ReduceSum", operands[0], outputs[0], *axes, keep=0)
         else:
             writer.node("Identity", operands, outputs)
 
     return Recipe(node.values, (Operand(node.inputs[0]),), write)
-
-
-def _sum(writer: Writer, operand: str, output: str, axes: Sequence[int], *, keep: int) -> None:
-    if writer.opset >= AXES_OF_SUM_ARE_AN_OPERAND:
-        writer.node("ReduceSum", [operand, _integers(writer, axes)], [output], {"keepdims": keep})
-    else:
-        writer.node("ReduceSum", [operand], [output], {"axes": tuple(axes), "keepdims": keep})
 
 
 def matmul_weight_gradient(emission: Emission, node: Node) -> Recipe:

@@ -37,7 +37,7 @@ def reduction(emission: Emission, node: Node) -> Recipe:
         axes, innermost = [*axes, _reduced_axis(emission, inner)], inner
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
-        _reduce(writer, NAMES[kind], operands[0], outputs[0], *sorted(axes))
+        reduce_axes(writer, NAMES[kind], operands[0], outputs[0], *sorted(axes))
 
     return Recipe(node.values, (Operand(innermost.inputs[0]),), write)
 
@@ -60,7 +60,7 @@ def layer_normalization(emission: Emission, node: Node) -> Recipe:
             return
         x, factor, term = operands
         mean, centred, scaled = (writer.temporary(hint) for hint in ("mean", "centred", "scaled"))
-        _reduce(writer, "ReduceMean", x, mean, last)
+        reduce_axes(writer, "ReduceMean", x, mean, last)
         writer.node("Sub", [x, mean], [centred])
         _by_mean_square(writer, [centred, factor], [scaled], last, element, epsilon)
         writer.node("Add", [scaled, term], outputs)
@@ -96,16 +96,17 @@ def _by_mean_square(
     square, mean, shifted, deviation, normal = (writer.temporary(hint) for hint in hints)
     x, factor = operands
     writer.node("Pow", [x, number(writer, 2.0, element)], [square])
-    _reduce(writer, "ReduceMean", square, mean, axis)
+    reduce_axes(writer, "ReduceMean", square, mean, axis)
     writer.node("Add", [mean, number(writer, epsilon, element)], [shifted])
     writer.node("Sqrt", [shifted], [deviation])
     writer.node("Div", [x, deviation], [normal])
     writer.node("Mul", [normal, factor], outputs)
 
 
-def _reduce(writer: Writer, op_type: str, operand: str, output: str, *axes: int) -> None:
+def reduce_axes(writer: Writer, op_type: str, operand: str, output: str, *axes: int, keep: int = 1) -> None:
+    """Writes one reduction; ``keep`` is 1 if the axes stay with size 1, else 0."""
     if writer.opset >= AXES_ARE_AN_OPERAND[op_type]:
         numbers = writer.constant(np.array(axes, np.int64), "axes")
-        writer.node(op_type, [operand, numbers], [output], {"keepdims": 1})
+        writer.node(op_type, [operand, numbers], [output], {"keepdims": keep})
     else:
-        writer.node(op_type, [operand], [output], {"axes": axes, "keepdims": 1})
+        writer.node(op_type, [operand], [output], {"axes": axes, "keepdims": keep})

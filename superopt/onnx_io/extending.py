@@ -21,7 +21,7 @@ from superopt.onnx_io.lowering import (
     original_of,
     require_sorted,
 )
-from superopt.onnx_io.protos import copy_without_graph
+from superopt.onnx_io.protos import copy_with_initializers, copy_without_graph
 from superopt.onnx_io.saving import LoweredModel
 from superopt.onnx_io.simplifying import light
 from superopt.onnx_io.source import SourceModel
@@ -90,15 +90,8 @@ def _add_inputs(graph: onnx.GraphProto, before: Graph, after: Graph) -> None:
 
 def skeleton(source: SourceModel) -> onnx.ModelProto:
     """The model without the contents of large initialisers, for a model with another graph (``derived``)."""
-    proto = copy_without_graph(source.proto)
-    for entry, value in source.proto.graph.ListFields():
-        if entry.name == "initializer":
-            proto.graph.initializer.extend(light(tensor, INLINE_TENSOR_BYTES) for tensor in value)
-        elif entry.is_repeated:
-            getattr(proto.graph, entry.name).extend(value)
-        else:
-            setattr(proto.graph, entry.name, value)
-    return proto
+    tensors = (light(tensor, INLINE_TENSOR_BYTES) for tensor in source.proto.graph.initializer)
+    return copy_with_initializers(source.proto, tensors)
 
 
 def derived(source: SourceModel, proto: onnx.ModelProto) -> SourceModel:

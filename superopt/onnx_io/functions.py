@@ -13,7 +13,7 @@ import onnx
 from onnx.inliner import inline_selected_functions
 
 from superopt.onnx_io.inference import without_weights
-from superopt.onnx_io.protos import copy_without_graph, nodes_within
+from superopt.onnx_io.protos import copy_with_initializers, nodes_within
 from superopt.onnx_io.simplifying import light
 from superopt.onnx_io.source import SourceModel
 
@@ -28,13 +28,7 @@ def with_functions_inlined(source: SourceModel, keep: Collection[str] = ()) -> S
     kept = {(node.domain, node.op_type) for node in calls if node.name and node.name in keep}
     if not any((node.domain, node.op_type) not in kept for node in calls):
         return source
-    skeleton = copy_without_graph(source.proto)
-    for entry, value in source.proto.graph.ListFields():
-        if not entry.is_repeated:
-            setattr(skeleton.graph, entry.name, value)
-        elif entry.name != "initializer":
-            getattr(skeleton.graph, entry.name).extend(value)
-    skeleton.graph.initializer.extend(map(light, source.proto.graph.initializer))
+    skeleton = copy_with_initializers(source.proto, map(light, source.proto.graph.initializer))
     try:
         inlined = inline_selected_functions(skeleton, sorted(kept), exclude=True)
         onnx.checker.check_model(without_weights(inlined))  # pyright: ignore[reportUnknownMemberType]

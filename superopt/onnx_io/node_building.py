@@ -9,7 +9,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from superopt.domains import Array
-from superopt.onnx_io.protos import copy_without_graph
+from superopt.onnx_io.protos import copy_with_initializers
 
 Attribute = int | str | Sequence[int]
 
@@ -73,15 +73,8 @@ class NodeBuilder:
 
 
 def copy_of(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy that shares nothing with the model. Tensors are copied one by one: a message over 2 GB cannot
-    be copied in one piece."""
-    copy = copy_without_graph(model)
-    for field, value in model.graph.ListFields():
-        if field.is_repeated:
-            getattr(copy.graph, field.name).extend(value)
-        else:
-            setattr(copy.graph, field.name, value)
-    return copy
+    """A copy that shares nothing with the model."""
+    return copy_with_initializers(model, model.graph.initializer)
 
 
 def node_label(node: onnx.NodeProto) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -45,6 +45,19 @@ def copy_without_graph(model: onnx.ModelProto) -> onnx.ModelProto:
             getattr(copy, field.name).extend(value)
         else:
             setattr(copy, field.name, value)
+    return copy
+
+
+def copy_with_initializers(model: onnx.ModelProto, initializers: Iterable[TensorProto]) -> onnx.ModelProto:
+    """A copy that shares nothing with the model and has other initialisers. Tensors are copied one by one: a
+    message over 2 GB cannot be copied in one piece."""
+    copy = copy_without_graph(model)
+    for field, value in model.graph.ListFields():
+        if not field.is_repeated:
+            setattr(copy.graph, field.name, value)
+        elif field.name != "initializer":
+            getattr(copy.graph, field.name).extend(value)
+    copy.graph.initializer.extend(initializers)
     return copy
 
 

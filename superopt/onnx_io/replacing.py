@@ -11,7 +11,7 @@ from onnx import numpy_helper
 from superopt.domains import Array
 from superopt.errors import InvalidModelError
 from superopt.onnx_io.external import stored_tensor
-from superopt.onnx_io.protos import copy_without_graph, dtype_of, element_type
+from superopt.onnx_io.protos import copy_with_initializers, dtype_of, element_type
 from superopt.onnx_io.saving import LoweredModel
 from superopt.onnx_io.source import SourceModel
 
@@ -39,15 +39,8 @@ def without_tensors(source: SourceModel, names: Collection[str]) -> bytes:
 
 
 def _without(model: onnx.ModelProto, names: Collection[str]) -> onnx.ModelProto:
-    proto = copy_without_graph(model)
-    for field, value in model.graph.ListFields():
-        if field.name == "initializer":
-            proto.graph.initializer.extend(t for t in model.graph.initializer if t.name not in names)
-        elif field.is_repeated:
-            getattr(proto.graph, field.name).extend(value)
-        else:
-            setattr(proto.graph, field.name, value)
-    return proto
+    kept = (tensor for tensor in model.graph.initializer if tensor.name not in names)
+    return copy_with_initializers(model, kept)
 
 
 def _require_same_type(model: str, stored: onnx.TensorProto | None, name: str, content: Array) -> None:

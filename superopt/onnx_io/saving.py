@@ -22,7 +22,7 @@ from superopt.errors import InvalidModelError, InvalidOptionError
 from superopt.files import is_discarded, is_stream, require_writable, write_atomically
 from superopt.ir.graph import Value
 from superopt.onnx_io.external import TYPED_FIELDS, bytes_of, is_external, stored_tensor
-from superopt.onnx_io.protos import copy_without_graph, tensors_in_model
+from superopt.onnx_io.protos import copy_with_initializers, tensors_in_model
 from superopt.onnx_io.source import LIMIT, ModelSource, SourceModel, load_model
 
 INLINE = 1024
@@ -51,14 +51,7 @@ class LoweredModel:
     def of_source(source: SourceModel, names: Mapping[Value, str]) -> LoweredModel:
         """The unchanged source, with the tensor names of its graph's values."""
         source = source.as_given
-        proto = copy_without_graph(source.proto)
-        for entry, value in source.proto.graph.ListFields():
-            if entry.name == "initializer":
-                continue
-            if entry.is_repeated:
-                getattr(proto.graph, entry.name).extend(value)
-            else:
-                setattr(proto.graph, entry.name, value)
+        proto = copy_with_initializers(source.proto, ())
         return LoweredModel(proto, source.tensors, source, unchanged=True, names=names)
 
     @staticmethod

@@ -238,29 +238,15 @@ class Softmax(UnaryElementwise):
 
 @register
 @dataclass(frozen=True, slots=True)
-class LogSoftmax(UnaryElementwise):
+class LogSoftmax(Softmax):
     """The natural logarithm of softmax along one axis. Runtimes compute it as x less its largest element and
     the logarithm of the sum of exponentials, which is finite where softmax underflows, as it may in
     ``evaluate``; so it is left to them where x is a constant, too."""
 
     name: ClassVar[str] = "log_softmax"
     foldable: ClassVar[bool] = False
-    comparing: ClassVar[bool] = True
-    along_axis: ClassVar[bool] = True
     onnx: ClassVar[OnnxForm | None] = OnnxForm("LogSoftmax", attributes=(("axis", "axis"),), since=13)
-    element_wise: ClassVar[bool] = False
     axis: int = -1
-
-    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
-        """t -> t."""
-        (only,) = tensors(self.name, 1, types)
-        require_float(self.name, only)
-        axis_of(self.name, self.axis, only.rank)
-        return (only,)
-
-    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
-        """Every axis except the one that is normalised."""
-        return axis_by_axis(inputs, outputs, (axis_of(self.name, self.axis, outputs[0].rank),))
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """The named function ``log`` of softmax."""

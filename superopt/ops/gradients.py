@@ -68,11 +68,13 @@ class SumTo(Operator):
         """Any axis may be summed."""
         return inputs[0].shape if inputs else ()
 
-    def summed_axes(self, rank: int, whole: tuple[Dimension, ...]) -> tuple[int, ...]:
+    def summed_axes(self, whole: tuple[Dimension, ...]) -> tuple[int, ...]:
         """The axes of an input of that shape that are summed."""
-        missing = rank - len(self.shape)
+        missing = len(whole) - len(self.shape)
         repeated = (
-            axis for axis in range(missing, rank) if self.shape[axis - missing] == 1 and whole[axis] != 1
+            missing + axis
+            for axis, (own, size) in enumerate(zip(self.shape, whole[missing:], strict=True))
+            if own == 1 and size != 1
         )
         return (*range(missing), *repeated)
 
@@ -80,7 +82,7 @@ class SumTo(Operator):
         """Every axis of the input; tasks along those that are summed produce terms of the sum."""
         (whole,) = inputs
         missing = whole.rank - len(self.shape)
-        summed = self.summed_axes(whole.rank, whole.shape)
+        summed = self.summed_axes(whole.shape)
         kinds = (
             SplitKind.REDUCTION if axis in summed else kind_of_axis(axis - missing)
             for axis in range(whole.rank)
@@ -100,7 +102,7 @@ class SumTo(Operator):
         (result,) = arrays
         shape = tuple(concrete(self.name, size) for size in self.shape)
         whole = domain.shape(result)
-        for axis in reversed(self.summed_axes(len(whole), whole)):
+        for axis in reversed(self.summed_axes(whole)):
             result = domain.sum(result, axis)
         return (domain.reshape(result, shape),)
 

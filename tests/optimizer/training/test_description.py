@@ -20,10 +20,10 @@ from superopt.optimizer.training.description import (
     Role,
     ScheduledRate,
     State,
-    is_step,
     read_description,
     write_description,
 )
+from superopt.optimizer.training.metadata import is_step
 from tests.optimizer.training.steps import linear_step
 
 RATE_INPUT = RateInput("learning_rate")
