@@ -17,7 +17,7 @@ RUNS  := .venv/installed-$(RUNTIME)
 STAMP := .venv/installed-$(RUNTIME)-all
 LIBRARY := OPENBLAS_NUM_THREADS=1 SUPEROPT_LIBRARY=/dev/null SUPEROPT_DATABASE_URL=build/library/rules.db $(BIN)/superopt library
 
-.PHONY: help setup packages demo test check serve bench library clean
+.PHONY: help setup packages demo test check docs serve bench library clean
 
 help: ## Show the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,9 @@ check: setup ## Lint, format, types (strict), layers, operator names, what the s
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m tests.operator_names
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive $(ONLINE)
+
+docs: setup ## Build the documentation as a site in build/site
+	$(BIN)/mkdocs build --quiet --strict
 
 serve: setup ## Serve HTTP on HOST:PORT
 	$(BIN)/superopt serve --host $(HOST) --port $(PORT)

@@ -103,7 +103,7 @@ def _origin(model: RealModel) -> str:
         case Exported(weights=Packaged(requirement)):
             return f"weights of {requirement.replace('==', ' ')}"
         case Exported(script=script):
-            return f"[{script}](../benchmarks/{script})"
+            return f"`benchmarks/{script}`"
         case GivenFile(path):
             return str(path)
 
