@@ -10,6 +10,7 @@ import pytest
 
 from superopt.cli.main import run
 from superopt.journeys.library.gallery import library_page
+from superopt.journeys.library.operators import operators_page
 from superopt.substitution_db.rules.shipped import SHIPPED_LIBRARY
 
 ROOT = Path(__file__).parent.parent
@@ -63,6 +64,11 @@ def test_the_page_about_the_library_is_that_of_the_library() -> None:
         picture.name: picture.read_text(encoding="utf-8") for picture in path.with_suffix("").glob("*.svg")
     }
     assert pictures == dict(page.pictures)
+
+
+def test_the_page_about_operators_is_that_of_the_registry() -> None:
+    page = (ROOT / "docs" / "operators.md").read_text(encoding="utf-8")
+    assert page == operators_page(), "run python -m superopt.journeys.library.operators > docs/operators.md"
 
 
 def test_the_pages_have_examples() -> None:
