@@ -180,4 +180,4 @@ def _demanded(lifted: LiftedModel, ports: Sequence[Port]) -> Mapping[tuple[str, 
 def _weight_shape(lifted: LiftedModel, reader: Reader) -> tuple[int, ...]:
     """Return the shape of a constant in the second slot; empty if there is none."""
     weight = lifted.source.constants.get(reader.inputs[1]) if len(reader.inputs) > 1 else None
-    return () if weight is None else tuple(map(int, weight.shape.numpy()))
+    return () if weight is None else weight.shape

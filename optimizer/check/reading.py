@@ -245,7 +245,7 @@ class Reading:
     def _shape(self, name: str) -> tuple[int | str | None, ...]:
         tensor = self._lifted.source.constants.get(name)
         if tensor is not None:
-            return tuple(map(int, tensor.shape.numpy()))
+            return tensor.shape
         value = self._values.get(name)
         type_ = None if value is None else self._lifted.graph.type_of(value)
         if not isinstance(type_, TensorType):

@@ -121,8 +121,8 @@ def _state_buffers(model: SourceModel, description: StepDescription) -> Mapping[
     found: dict[str, _Buffer] = {}
     for state in description.states:
         tensor = model.tensors[state.input]
-        kind = ElementKind(int(tensor.dtype))
-        found[state.name] = _Buffer.on(aligned(tuple(tensor.shape.numpy()), kind.dtype), kind)
+        kind = ElementKind(tensor.data_type)
+        found[state.name] = _Buffer.on(aligned(tensor.shape, kind.dtype), kind)
     return found
 
 

@@ -18,7 +18,7 @@ from superopt.journeys import in_process as api
 from superopt.journeys.clusters import described_cluster, find_cluster
 from superopt.onnx_io import LoweredModel, load_model
 from superopt.onnx_io.detaching import attach, detach
-from superopt.onnx_io.source import LIMIT
+from superopt.onnx_io.external import LIMIT
 from superopt.optimizer import Progress, Report
 from superopt.optimizer.pipeline.report import BYTE_FOR_BYTE, EquivalenceSummary
 from superopt.optimizer.pipeline.runnable import loads

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import onnx
-import onnx_ir
 from onnx import AttributeProto, TensorProto
 
 from superopt.errors import UnsupportedError
@@ -20,12 +19,13 @@ from superopt.onnx_io.body_constants import remove_unread, share_constants
 from superopt.onnx_io.body_inputs import FormalInputs, captured_input, formal_inputs, settle
 from superopt.onnx_io.body_names import digest, set_apart, with_names_of
 from superopt.onnx_io.declarations import without_false_types
-from superopt.onnx_io.external import stored_tensor
+from superopt.onnx_io.external import STUB, stored_tensor
 from superopt.onnx_io.inference import SMALL, InferredTypes, infer_types
 from superopt.onnx_io.protos import STANDARD_DOMAINS, copy_without_graph, free_names, names_within, subgraphs
 from superopt.onnx_io.saving import LoweredModel
 from superopt.onnx_io.simplifying import followed_constants, light, simplify
-from superopt.onnx_io.source import IR_WITH_FREE_INITIALIZERS, STUB, SourceModel
+from superopt.onnx_io.source import IR_WITH_FREE_INITIALIZERS, SourceModel
+from superopt.onnx_io.stored import StoredTensor, proto_of
 
 ENTERED = frozenset(("If", "Loop", "Scan"))
 """Operators whose bodies are models of their own."""
@@ -245,20 +245,18 @@ def _forget_sizes(value: onnx.ValueInfoProto) -> None:
             value.ClearField("type")
 
 
-def _referring(name: str, tensor: onnx_ir.TensorProtocol) -> TensorProto:
+def _referring(name: str, tensor: StoredTensor) -> TensorProto:
     """An initialiser for an outer constant; the content of a large one stays where it is."""
     if _is_small(tensor):
-        proto = onnx_ir.serde.serialize_tensor(tensor)
-        proto.name = name
-        return proto
-    proto = TensorProto(name=name, data_type=tensor.dtype.value, dims=tuple(tensor.shape.numpy()))
+        return proto_of(tensor, name)
+    proto = TensorProto(name=name, data_type=tensor.data_type, dims=tensor.shape)
     proto.data_location = TensorProto.EXTERNAL
     proto.external_data.add(key="location", value=STUB)
     return proto
 
 
-def _is_small(tensor: onnx_ir.TensorProtocol) -> bool:
-    return tensor.dtype == onnx_ir.DataType.STRING or tensor.nbytes <= SMALL
+def _is_small(tensor: StoredTensor) -> bool:
+    return tensor.nbytes <= SMALL
 
 
 def written_body(body: Body, lowered: LoweredModel) -> onnx.GraphProto:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import onnx
-import onnx_ir
 from onnx import TensorProto
 
 from superopt.onnx_io.body_names import rename
 from superopt.onnx_io.external import stored_tensor
 from superopt.onnx_io.protos import STANDARD_DOMAINS, captured_names, subgraphs
 from superopt.onnx_io.simplifying import DISPOSABLE
+from superopt.onnx_io.stored import StoredTensor
 from superopt.onnx_io.writing import PREFIX
 
 _SHARED = 1024
@@ -55,13 +55,13 @@ def _is_left_over(node: onnx.NodeProto, read: set[str], once: set[str]) -> bool:
     )
 
 
-def share_constants(graph: onnx.GraphProto) -> Mapping[str, onnx_ir.TensorProtocol]:
+def share_constants(graph: onnx.GraphProto) -> Mapping[str, StoredTensor]:
     """Moves equal constants that rewriting has added to several bodies to the graph around them, in place;
     returns them by name."""
     held: dict[tuple[int, tuple[int, ...], bytes], list[tuple[onnx.GraphProto, TensorProto]]] = {}
     for body, tensor in _added_constants(graph):
         held.setdefault((tensor.data_type, tuple(tensor.dims), tensor.raw_data), []).append((body, tensor))
-    shared: dict[str, onnx_ir.TensorProtocol] = {}
+    shared: dict[str, StoredTensor] = {}
     for several in held.values():
         if len(several) < 2:
             continue

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import onnx
-import onnx_ir
 from onnx import numpy_helper
 
 from superopt.domains import Array
@@ -25,6 +24,7 @@ from superopt.onnx_io.protos import copy_with_initializers, copy_without_graph
 from superopt.onnx_io.saving import LoweredModel
 from superopt.onnx_io.simplifying import light
 from superopt.onnx_io.source import SourceModel
+from superopt.onnx_io.stored import ArrayTensor
 from superopt.onnx_io.writing import GraphWriter
 
 INLINE_BYTES = 1 << 30
@@ -78,7 +78,7 @@ def extend(lifted: LiftedModel, graph: Graph, extension: Extension) -> LoweredMo
         proto.metadata_props.add(key=key, value=value)
     require_sorted(proto.graph, kept)
     shared = {name: tensor for name, tensor in source.tensors.items() if name in kept}
-    shared |= {label: onnx_ir.tensor(array, name=label) for label, array in extension.initial.items()}
+    shared |= {label: ArrayTensor.of(array) for label, array in extension.initial.items()}
     return LoweredModel(proto, shared, source, names=written.names, inline_limit=INLINE_BYTES)
 
 

@@ -6,10 +6,16 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-import onnx_ir
 from onnx import TensorProto
 
 from superopt.errors import InvalidModelError
+from superopt.onnx_io.stored import InlineTensor, MappedTensor, StoredTensor, bits_of, dense_bytes
+
+LIMIT = (1 << 31) - (1 << 20)
+"""Maximum bytes of a protobuf message, minus a margin for everything but the tensors."""
+
+STUB = "superopt-elsewhere"
+"""Stands for the file of a tensor whose content is kept elsewhere in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,32 +32,18 @@ def is_external(tensor: TensorProto) -> bool:
     return tensor.data_location == TensorProto.EXTERNAL
 
 
-def stored_tensor(tensor: TensorProto, base: Path) -> onnx_ir.TensorProtocol:
+def stored_tensor(tensor: TensorProto, base: Path) -> StoredTensor:
     """The content of a tensor, memory-mapped if external; ``base`` is the model's directory.
-    ``check_external_data`` decides whether the file may be read. onnx-ir's own check, which an absolute path
-    disables, also rejects files with several hard links, as in deduplicated weight stores."""
+    ``check_external_data`` decides whether the file may be read."""
     if not is_external(tensor):
-        return onnx_ir.serde.deserialize_tensor(tensor)  # pyright: ignore[reportUnknownMemberType]
+        return InlineTensor.of(tensor)
     place = external_place(tensor, tensor.name)
-    return onnx_ir.ExternalTensor(
-        str(base.absolute() / place.location),
-        place.offset,
-        place.length,
-        onnx_ir.DataType(tensor.data_type),
-        shape=onnx_ir.Shape(tensor.dims),
-        name=tensor.name,
-    )
+    return MappedTensor(tensor.data_type, tuple(tensor.dims), base.absolute() / place.location, place.offset)
 
 
 def bytes_of(tensor: TensorProto) -> int:
     """The bytes of the tensor in dense storage, whatever is stored; 0 for strings."""
-    return _dense_bytes(tensor.data_type, math.prod(tensor.dims))
-
-
-def _dense_bytes(data_type: int, elements: int) -> int:
-    if data_type == TensorProto.STRING:
-        return 0
-    return -(-elements * onnx_ir.DataType(data_type).bitwidth // 8)
+    return dense_bytes(tensor.data_type, math.prod(tensor.dims))
 
 
 def external_place(tensor: TensorProto, name: str) -> ExternalPlace:
@@ -122,7 +114,7 @@ def _typed_entries(tensor: TensorProto) -> int:
     elements = math.prod(tensor.dims)
     if tensor.data_type == TensorProto.STRING:
         return elements
-    bits = onnx_ir.DataType(tensor.data_type).bitwidth
+    bits = bits_of(tensor.data_type)
     return elements if bits >= 8 else -(-elements * bits // 8)
 
 

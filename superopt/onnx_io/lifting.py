@@ -203,7 +203,7 @@ class _Lifting:
         tensor = self._source.constants.get(name)
         if tensor is None:
             return None
-        type_ = TensorType(element_type(tensor.dtype.value), tuple(tensor.shape.numpy()))
+        type_ = TensorType(element_type(tensor.data_type), tensor.shape)
         origin = self._constant_nodes.get(name)
         number = known_number(tensor.numpy()) if type_.elements == 1 and type_.element.is_float else None
         node = self._editor.add(Weight(name, type_, number), origin=origin)

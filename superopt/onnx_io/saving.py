@@ -15,15 +15,15 @@ from typing import BinaryIO
 
 import numpy as np
 import onnx
-import onnx_ir
 from onnx import TensorProto
 
 from superopt.errors import InvalidModelError, InvalidOptionError
 from superopt.files import is_discarded, is_stream, require_writable, write_atomically
 from superopt.ir.graph import Value
-from superopt.onnx_io.external import TYPED_FIELDS, bytes_of, is_external, stored_tensor
+from superopt.onnx_io.external import LIMIT, TYPED_FIELDS, bytes_of, is_external, stored_tensor
 from superopt.onnx_io.protos import copy_with_initializers, tensors_in_model
-from superopt.onnx_io.source import LIMIT, ModelSource, SourceModel, load_model
+from superopt.onnx_io.source import ModelSource, SourceModel, load_model
+from superopt.onnx_io.stored import MappedTensor, StoredTensor
 
 INLINE = 1024
 """Tensors up to this many bytes are stored in the model file."""
@@ -31,7 +31,7 @@ INLINE = 1024
 ALIGNMENT = 4096
 CHUNK = 1 << 24
 
-Place = Callable[[TensorProto, onnx_ir.TensorProtocol], None]
+Place = Callable[[TensorProto, StoredTensor], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class LoweredModel:
     default those over 2 GB and those whose source has external data."""
 
     proto: onnx.ModelProto
-    shared: Mapping[str, onnx_ir.TensorProtocol]
+    shared: Mapping[str, StoredTensor]
     source: SourceModel
     unchanged: bool = False
     names: Mapping[Value, str] = field(default_factory=dict[Value, str])
@@ -70,16 +70,13 @@ class LoweredModel:
     @cached_property
     def _bytes(self) -> int:
         outside = sum(bytes_of(tensor) for tensor in tensors_in_model(self.proto) if is_external(tensor))
-        return self.proto.ByteSize() + outside + sum(tensor.nbytes for tensor in self._large_shared())
+        return self.proto.ByteSize() + outside + sum(tensor.nbytes for tensor in self.shared.values())
 
     @property
     def _needs_data_file(self) -> bool:
         if self.inline_limit is None:
             return self._bytes > LIMIT or self.source.has_external_data
         return self._bytes > self.inline_limit
-
-    def _large_shared(self) -> Iterator[onnx_ir.TensorProtocol]:
-        yield from (tensor for tensor in self.shared.values() if tensor.dtype != onnx_ir.DataType.STRING)
 
     def to_bytes(self) -> bytes:
         """One self-contained ONNX file: the original bytes if nothing changed and there was no external data.
@@ -165,9 +162,9 @@ def require_destination(path: Path, model: ModelSource) -> None:
         LoweredModel.of_source(load_model(model), {}).require_one_file()
 
 
-def _without_content(name: str, content: onnx_ir.TensorProtocol) -> TensorProto:
+def _without_content(name: str, content: StoredTensor) -> TensorProto:
     """The declaration of a tensor whose content is elsewhere."""
-    tensor = TensorProto(name=name, data_type=content.dtype.value, dims=tuple(content.shape.numpy()))
+    tensor = TensorProto(name=name, data_type=content.data_type, dims=content.shape)
     tensor.data_location = TensorProto.EXTERNAL
     return tensor
 
@@ -178,7 +175,7 @@ def _copied(tensor: TensorProto) -> TensorProto:
     return copy
 
 
-def _inline(tensor: TensorProto, content: onnx_ir.TensorProtocol) -> None:
+def _inline(tensor: TensorProto, content: StoredTensor) -> None:
     if is_external(tensor):
         tensor.ClearField("data_location")
         tensor.ClearField("external_data")
@@ -193,7 +190,7 @@ class _DataFile:
         self._digest = hashlib.blake2b(digest_size=8)
         self.size = 0
 
-    def place(self, tensor: TensorProto, content: onnx_ir.TensorProtocol) -> None:
+    def place(self, tensor: TensorProto, content: StoredTensor) -> None:
         """Appends the content and makes the tensor refer to it; the file's name is filled in later."""
         start = -(-self.size // ALIGNMENT) * ALIGNMENT
         self._file.seek(start)
@@ -221,18 +218,18 @@ class _DataFile:
         return f"superopt-{self._digest.hexdigest()}.data"
 
 
-def _chunks(content: onnx_ir.TensorProtocol) -> Iterator[np.ndarray[tuple[int], np.dtype[np.uint8]]]:
+def _chunks(content: StoredTensor) -> Iterator[np.ndarray[tuple[int], np.dtype[np.uint8]]]:
     """The bytes of a tensor in chunks; each is valid until the next one is requested."""
-    if not isinstance(content, onnx_ir.ExternalTensor):
+    if not isinstance(content, MappedTensor):
         whole = np.frombuffer(content.tobytes(), np.uint8)
         yield from (whole[start : start + CHUNK] for start in range(0, len(whole), CHUNK))
         return
     zeros = np.zeros(min(CHUNK, content.nbytes), np.uint8)
     buffer = np.empty_like(zeros)
-    start = content.offset or 0
-    with Path(content.path).open("rb", buffering=0) as file:
-        for position in range(start, start + content.nbytes, CHUNK):
-            length = min(CHUNK, start + content.nbytes - position)
+    end = content.offset + content.nbytes
+    with content.path.open("rb", buffering=0) as file:
+        for position in range(content.offset, end, CHUNK):
+            length = min(CHUNK, end - position)
             if _next_stored_byte(file.fileno(), position) >= position + length:
                 yield zeros[:length]
                 continue

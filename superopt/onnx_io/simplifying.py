@@ -13,17 +13,17 @@ from dataclasses import replace
 
 import numpy as np
 import onnx
-import onnx_ir
 from onnx import TensorProto, numpy_helper
 
 from superopt.domains import Array
-from superopt.onnx_io.external import bytes_of, is_external, stored_tensor
+from superopt.onnx_io.external import STUB, bytes_of, is_external, stored_tensor
 from superopt.onnx_io.inference import SMALL, InferredTypes, infer_types
 from superopt.onnx_io.padding import without_pads
 from superopt.onnx_io.protos import STANDARD_DOMAINS, captured_names, copy_without_graph
 from superopt.onnx_io.reshaping import with_constant_shapes
 from superopt.onnx_io.shape_data import LARGEST, RULES, SIZE_READERS, evaluate, is_symbolic
-from superopt.onnx_io.source import IR_WITH_FREE_INITIALIZERS, STUB, SourceModel
+from superopt.onnx_io.source import IR_WITH_FREE_INITIALIZERS, SourceModel
+from superopt.onnx_io.stored import StoredTensor
 
 ROUNDS = 8
 """Maximum repetitions of type inference."""
@@ -70,10 +70,10 @@ def simplify(source: SourceModel) -> SourceModel:
     )
 
 
-def is_followed(tensor: onnx_ir.TensorProtocol) -> bool:
+def is_followed(tensor: StoredTensor) -> bool:
     """Whether a constant may hold sizes, indices or a mask, or is a single number."""
-    return (tensor.size <= LARGEST and tensor.dtype in _INTEGERS) or (
-        tensor.size == 1 and tensor.dtype in _FLOATS
+    return (tensor.size <= LARGEST and tensor.data_type in _INTEGERS) or (
+        tensor.size == 1 and tensor.data_type in _FLOATS
     )
 
 
@@ -89,8 +89,8 @@ def may_be_replaced(content: Array) -> bool:
     return content.dtype.kind in "ib" or content.size == 1
 
 
-_INTEGERS = (onnx_ir.DataType.INT32, onnx_ir.DataType.INT64, onnx_ir.DataType.BOOL)
-_FLOATS = (onnx_ir.DataType.FLOAT, onnx_ir.DataType.DOUBLE)
+_INTEGERS = (TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL)
+_FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
 
 
 class _Known:

@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 import onnx
-import onnx_ir
 from onnx import AttributeProto
 
 from superopt.domains import Array
@@ -16,6 +15,7 @@ from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import GraphEditor, GraphOperator, NodeId, Value, Weight
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.protos import dtype_of, simplest_fraction
+from superopt.onnx_io.stored import StoredTensor
 from superopt.ops.shape import Joining
 
 
@@ -35,7 +35,7 @@ class Site:
         index: int,
         opset: int,
         resolve: Callable[[str], Value | None],
-        constants: Mapping[str, onnx_ir.TensorProtocol],
+        constants: Mapping[str, StoredTensor],
         unused_outputs: frozenset[str],
         weight_only: set[NodeId],
         register_number: Callable[[float | Fraction, ElementType], str],

@@ -8,15 +8,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
+from os import PathLike
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import onnx
-import onnx_ir
 from google.protobuf.message import DecodeError
 
 from superopt.errors import InvalidModelError
 from superopt.onnx_io.external import (
+    STUB,
     check_external_data,
     check_inline_data,
     external_place,
@@ -25,7 +26,11 @@ from superopt.onnx_io.external import (
 )
 from superopt.onnx_io.inference import without_weights
 from superopt.onnx_io.protos import constant_tensor, default_opset, tensors_in_model
+from superopt.onnx_io.stored import StoredTensor
 from superopt.onnx_io.tolerated import repaired
+
+if TYPE_CHECKING:
+    import onnx_ir
 
 ModelSource: TypeAlias = "str | Path | bytes | onnx.ModelProto | onnx_ir.Model"
 Accepts: TypeAlias = "Callable[[bytes | Path], bool]"
@@ -46,7 +51,7 @@ class SourceModel:
     computed in advance (``simplify``), ``prepared`` describes what else was rewritten before lifting."""
 
     proto: onnx.ModelProto
-    tensors: Mapping[str, onnx_ir.TensorProtocol]
+    tensors: Mapping[str, StoredTensor]
     base: Path
     name: str
     given: bytes | None = None
@@ -96,7 +101,7 @@ class SourceModel:
         return frozenset(self.tensors).intersection(value.name for value in self.proto.graph.input)
 
     @cached_property
-    def constants(self) -> Mapping[str, onnx_ir.TensorProtocol]:
+    def constants(self) -> Mapping[str, StoredTensor]:
         """Every tensor of the main graph with fixed content: initialisers and outputs of Constant nodes."""
         found = {name: tensor for name, tensor in self.tensors.items() if name not in self.overridable}
         for node in self.proto.graph.node:
@@ -128,14 +133,14 @@ def load_model(source: ModelSource, accepts: Accepts | None = None) -> SourceMod
     unreadable, empty or not an ONNX model, for cycles, for external data that is missing, too short, or
     outside the model's directory, and for a model that the ONNX checker rejects, unless ``accepts`` tells
     that a runtime loads it."""
-    if isinstance(source, onnx_ir.Model):
-        return _from_ir(source, accepts)
     if isinstance(source, onnx.ModelProto):
         copy = onnx.ModelProto()
         copy.CopyFrom(source)
         return _checked(copy, None, Path(), "the model", accepts, in_file=None)
     if isinstance(source, bytes):
         return _checked(_parsed(source, "the model"), source, Path(), "the model", accepts, in_file=None)
+    if not isinstance(source, str | PathLike):
+        return _from_onnx_ir(source, accepts)
     path = Path(source)
     content = _read(path)
     return _checked(
@@ -264,38 +269,20 @@ def _refuse_cycles(graph: onnx.GraphProto, name: str) -> None:
         ) from None
 
 
-def _from_ir(model: onnx_ir.Model, accepts: Accepts | None) -> SourceModel:
+def _from_onnx_ir(model: onnx_ir.Model, accepts: Accepts | None) -> SourceModel:
     """External weights, and large ones of a model over 2 GB, stay in the onnx-ir model; the proto gets stubs
     for them."""
+    kind = type(model)
+    if kind.__module__.partition(".")[0] != "onnx_ir":
+        raise TypeError(f"expected a path, bytes, a ModelProto or an onnx-ir model, got {kind.__qualname__}")
+    from superopt.onnx_io import from_onnx_ir
+
     name = "the model"
-    contents = {
-        label: tensor
-        for label, value in model.graph.initializers.items()
-        if (tensor := value.const_value) is not None
-    }
-    too_large = sum(tensor.nbytes for tensor in contents.values()) > LIMIT
-    outside = {
-        label: _anchored(tensor, name)
-        for label, tensor in contents.items()
-        if isinstance(tensor, onnx_ir.ExternalTensor) or (too_large and tensor.nbytes > LARGE)
-    }
-    try:
-        for label, tensor in outside.items():
-            shape = onnx_ir.Shape(tensor.shape.numpy())
-            model.graph.initializers[label].const_value = onnx_ir.ExternalTensor(
-                STUB, None, None, tensor.dtype, shape=shape, name=label
-            )
-        proto = onnx_ir.serde.serialize_model(model)
-    except onnx_ir.serde.SerdeError as error:
-        raise InvalidModelError(f"{name} cannot be written as ONNX: {error.__cause__ or error}") from error
-    finally:
-        for label in outside:
-            model.graph.initializers[label].const_value = contents[label]
-    inside = [tensor for tensor in tensors_in_model(proto) if not is_external(tensor)]
-    for tensor in inside:
-        check_inline_data(tensor, name)
+    proto, outside = from_onnx_ir.read(model, name)
     for tensor in tensors_in_model(proto):
-        if is_external(tensor) and external_place(tensor, name).location != STUB:
+        if not is_external(tensor):
+            check_inline_data(tensor, name)
+        elif external_place(tensor, name).location != STUB:
             raise InvalidModelError(
                 f"{name} keeps tensor {tensor.name!r} of a node in another file: give the path of the model"
             )
@@ -307,20 +294,3 @@ def _from_ir(model: onnx_ir.Model, accepts: Accepts | None) -> SourceModel:
     if accepts is None or outside or not accepts(proto.SerializeToString()):
         raise InvalidModelError(f"{name} is not a valid ONNX model: {complaint}")
     return _tolerated(source, complaint)
-
-
-def _anchored(tensor: onnx_ir.TensorProtocol, name: str) -> onnx_ir.TensorProtocol:
-    """An external tensor with a validated absolute path; without a base onnx-ir would skip its own checks."""
-    if not isinstance(tensor, onnx_ir.ExternalTensor):
-        return tensor
-    base = Path(tensor.base_dir).absolute()  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-    written = onnx_ir.serde.serialize_tensor(tensor)
-    check_external_data(written, base, name)
-    return stored_tensor(written, base)
-
-
-LARGE = 1 << 20
-LIMIT = (1 << 31) - (1 << 20)
-"""Maximum bytes of a protobuf message, minus a margin for everything but the tensors."""
-
-STUB = "superopt-elsewhere"

@@ -179,7 +179,7 @@ def test_an_onnx_ir_model_with_large_weights(
     made = model(nodes, [value("x", [2, 600])], [value("y", [2, 600])], [tensor("w", array)])
     given = onnx_ir.from_proto(made)
     if kind == "over the limit":
-        monkeypatch.setattr("superopt.onnx_io.source.LIMIT", 1 << 20)
+        monkeypatch.setattr("superopt.onnx_io.from_onnx_ir.LIMIT", 1 << 20)
     if kind == "external":
         onnx_ir.save(given, tmp_path / "model.onnx", external_data="weights")
         given = onnx_ir.load(tmp_path / "model.onnx")
