@@ -15,7 +15,14 @@ import numpy as np
 
 from superopt.errors import UnsupportedError
 from superopt.ir.types import TensorType
-from superopt.onnx_io.copies import BLOCKED, TICK, copy_name, side_by_side, with_blocked_inputs
+from superopt.onnx_io.copies import (
+    BLOCKED,
+    SPREAD_CHANNELS,
+    TICK,
+    copy_name,
+    side_by_side,
+    with_blocked_inputs,
+)
 from superopt.ops.shape import Reshape
 from superopt.optimizer.cost.kernel import Kernel, KernelStep, Source, can_be_blocked
 from superopt.optimizer.cost.kernel_model import can_be_built, input_of, kernel_model
@@ -251,8 +258,14 @@ def _feeds(kernel: Kernel, blocked: Sequence[str]) -> dict[str, Array]:
     for index, source in enumerate(kernel.sources):
         if not source.is_weight:
             array = input_of(kernel, index)
-            feeds[f"x{index}"] = np.ascontiguousarray(array[:, :1]) if f"x{index}" in blocked else array
+            feeds[f"x{index}"] = _made_from(array) if f"x{index}" in blocked else array
     return feeds
+
+
+def _made_from(array: Array) -> Array:
+    """The input from which a blocked tensor like the array is made."""
+    samples, _, *sizes = array.shape
+    return np.resize(array, (samples, SPREAD_CHANNELS, *sizes))
 
 
 def _feeds_of_copies(

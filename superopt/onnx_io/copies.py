@@ -21,6 +21,10 @@ BLOCKED = "blocked."
 _TOCK = "tock"
 _SPREAD = "spread."
 _UNREAD = "unread."
+SPREAD_CHANNELS = 3
+"""Channels of an input from which a blocked tensor is made: fewer than a block, so that the runtime does not
+convert the input, and several, so that signs differ between the channels that are made."""
+
 _CHANNELS = 1
 _IMAGE_RANK = 4
 _COUNTING = frozenset((TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL))
@@ -46,9 +50,10 @@ def copy_name(name: str, copy: int) -> str:
 
 
 def with_blocked_inputs(model: bytes, names: Collection[str]) -> bytes:
-    """The model with some float inputs [n, c, h, w] replaced by inputs of one channel, which a convolution
-    expands to all channels: the runtime keeps the result in its layout for images. A second, unused reader
-    prevents the runtime from fusing this convolution with the next one."""
+    """The model with some float inputs [n, c, h, w] replaced by inputs of ``SPREAD_CHANNELS`` channels. A
+    convolution expands them to all channels, each a mean of them with its own weights: the runtime keeps the
+    result in its layout for images. A second, unused reader prevents the runtime from fusing this convolution
+    with the next one."""
     if not names:
         return model
     proto = onnx.ModelProto.FromString(model)
@@ -92,12 +97,13 @@ def side_by_side(
 
 def _add_spread(graph: onnx.GraphProto, value: onnx.ValueInfoProto) -> None:
     channels = value.type.tensor_type.shape.dim[_CHANNELS]
-    ones = np.ones((channels.dim_value, 1, 1, 1), np.float32)
-    graph.initializer.append(numpy_helper.from_array(ones, _SPREAD + value.name))
+    shares = np.random.default_rng(0).dirichlet([1.0] * SPREAD_CHANNELS, channels.dim_value)
+    weight = shares.astype(np.float32).reshape(*shares.shape, 1, 1)
+    graph.initializer.append(numpy_helper.from_array(weight, _SPREAD + value.name))
     inputs, blocked, unread = [value.name, _SPREAD + value.name], BLOCKED + value.name, BLOCKED + _UNREAD
     graph.node.append(helper.make_node("Conv", inputs, [blocked], blocked, kernel_shape=[1, 1]))
     graph.node.append(helper.make_node("Relu", [blocked], [unread + value.name], unread + value.name))
-    channels.dim_value = 1
+    channels.dim_value = SPREAD_CHANNELS
 
 
 class _Parts:

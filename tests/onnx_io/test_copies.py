@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
-from superopt.onnx_io.copies import TICK, copy_name, side_by_side, with_blocked_inputs
+from superopt.onnx_io.copies import SPREAD_CHANNELS, TICK, copy_name, side_by_side, with_blocked_inputs
 from superopt.optimizer.cost.runtime import LoadedModel, profiled_model
 
 _EQUAL_NODES_STAY = ("CommonSubexpressionElimination",)
@@ -52,15 +52,26 @@ def test_an_output_that_the_model_reads_stays_an_output() -> None:
     assert [port.name for port in loaded.outputs] == ["tock", copy_name("y", 0), copy_name("y", 1)]
 
 
-def test_a_blocked_input_is_one_channel_for_all() -> None:
+def test_a_blocked_input_is_a_mean_of_few_channels_and_keeps_the_layout() -> None:
     positive = model("(float[1,32,6,6] x) => (float[1,32,6,6] y) { y = Relu(x) }")
-    one = np.random.default_rng(0).normal(size=(1, 1, 6, 6)).astype(np.float32)
-    (expected,) = LoadedModel(positive, 1).run({"x": np.repeat(one, 32, axis=1)})
+    few = np.random.default_rng(0).normal(size=(1, SPREAD_CHANNELS, 6, 6)).astype(np.float32)
     blocked = with_blocked_inputs(positive, ["x"])
-    (found,) = LoadedModel(blocked, 1).run({"x": one})
-    np.testing.assert_array_equal(expected, found)
+    (shares,) = (onnx.numpy_helper.to_array(t) for t in onnx.ModelProto.FromString(blocked).graph.initializer)
+    np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-6)
+    (found,) = LoadedModel(blocked, 1).run({"x": few})
+    made = np.einsum("nchw,kc->nkhw", few, shares[:, :, 0, 0])
+    np.testing.assert_allclose(found, np.maximum(made, 0), atol=1e-6)
     assert with_blocked_inputs(positive, []) is positive
     copies = side_by_side(positive, 5, blocked=["x"])
-    kernels = operators(copies, {TICK: np.ones(1, np.float32), "x": one})
+    kernels = operators(copies, {TICK: np.ones(1, np.float32), "x": few})
     assert kernels.count("Conv") == 1
     assert kernels.count("Relu") == 5 + 1 + 1
+
+
+def test_channels_of_a_blocked_input_differ_in_signs() -> None:
+    """A kernel that branches would otherwise be priced on signs that a processor has learned."""
+    same = model("(float[1,32,50,50] x) => (float[1,32,50,50] y) { y = Identity(x) }")
+    few = np.random.default_rng(0).choice((-1.0, 1.0), (1, SPREAD_CHANNELS, 50, 50)).astype(np.float32)
+    (found,) = LoadedModel(with_blocked_inputs(same, ["x"]), 1).run({"x": few})
+    patterns = {np.signbit(channel).tobytes() for channel in found[0]}
+    assert len(patterns) > SPREAD_CHANNELS
