@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import math
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -13,19 +14,26 @@ from fastapi import Request
 from superopt.server.http.problems import Problem
 from superopt.server.http.state import state_of
 from superopt.server.problem_types import ProblemType
-from superopt.substitution_db.store.keys import KeyRepository
-from superopt.substitution_db.store.records import ApiKey
+from superopt.substitution_db.store.keys import KeyExpiredError, KeyRepository
+from superopt.substitution_db.store.records import ApiKey, JobOwner
 
 Scope: TypeAlias = Literal["submit", "read", "admin"]
-LOCAL_OWNER = ""
 
 
-def require(scope: Scope) -> Callable[[Request], Awaitable[str]]:
-    """A dependency that returns the id of the API key (empty for loopback clients without keys) or raises
-    Problem.
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sends a request: the id of the API key (empty for loopback clients without keys), and whose jobs it
+    may see (None for everybody's).
     """
 
-    async def owner(request: Request) -> str:
+    key: str = ""
+    jobs: JobOwner | None = None
+
+
+def require(scope: Scope) -> Callable[[Request], Awaitable[Caller]]:
+    """A dependency that returns the caller if its API key has the scope, or raises Problem."""
+
+    async def caller(request: Request) -> Caller:
         _refuse_cross_site(request)
         _refuse_control_characters(request)
         state, token = state_of(request), _token(request)
@@ -33,7 +41,7 @@ def require(scope: Scope) -> Callable[[Request], Awaitable[str]]:
         key = _key_of(keys, token) if keys.remembers(token) else await state.look(_key_of, keys, token)
         if key is None:
             _refuse_remote(request)
-            return LOCAL_OWNER
+            return Caller()
         if scope not in key.scopes and "admin" not in key.scopes:
             raise Problem(ProblemType.FORBIDDEN, f"the API key {key.name!r} lacks the scope {scope}")
         wait = state.rates.take(key.id)
@@ -44,9 +52,9 @@ def require(scope: Scope) -> Callable[[Request], Awaitable[str]]:
                 f"the API key {key.name!r} may send {rate:g} requests a second",
                 headers={"Retry-After": str(math.ceil(wait))},
             )
-        return key.id
+        return Caller(key.id, key.visible_jobs)
 
-    return owner
+    return caller
 
 
 async def local_or_keys(request: Request) -> None:
@@ -62,14 +70,19 @@ def _key_of(keys: KeyRepository, token: str) -> ApiKey | None:
     """The API key of a token; None while no key exists. Raises Problem for an unknown token."""
     if not keys.any_made():
         return None
-    key = keys.recognise(token)
+    try:
+        key = keys.recognise(token)
+    except KeyExpiredError as error:
+        raise _unauthenticated(str(error)) from None
     if key is None:
-        raise Problem(
-            ProblemType.UNAUTHENTICATED,
-            "the API key is missing, unknown or revoked; send it as Authorization: Bearer KEY",
-            headers={"WWW-Authenticate": "Bearer"},
+        raise _unauthenticated(
+            "the API key is missing, unknown or revoked; send it as Authorization: Bearer KEY"
         )
     return key
+
+
+def _unauthenticated(detail: str) -> Problem:
+    return Problem(ProblemType.UNAUTHENTICATED, detail, headers={"WWW-Authenticate": "Bearer"})
 
 
 def _token(request: Request) -> str:

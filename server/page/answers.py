@@ -18,7 +18,7 @@ from superopt.equations.drawing import description
 from superopt.errors import InvalidEquationError
 from superopt.processes.child import ResourceLimits, Returned, Stopped
 from superopt.server.http.problems import Problem
-from superopt.server.http.security import local_or_keys, require
+from superopt.server.http.security import Caller, local_or_keys, require
 from superopt.server.http.state import State, state_of
 from superopt.server.options import option_fields
 from superopt.server.problem_types import ProblemType
@@ -26,7 +26,7 @@ from superopt.server.process.child import run_in_child
 from superopt.substitution_db.store.records import JobRole, JsonObject
 
 router = APIRouter(prefix="/page", include_in_schema=False)
-Reader = Annotated[str, Depends(require("read"))]
+Reader = Annotated[Caller, Depends(require("read"))]
 
 _SECONDS = 60.0
 _at_once = threading.BoundedSemaphore(2)
@@ -55,10 +55,10 @@ def draw(_: Reader, equation: Annotated[str, Query(min_length=1, max_length=4000
 
 
 @router.get("/optimizations/{identity}/drawings")
-def drawings(request: Request, _: Reader, identity: str) -> dict[str, object]:
+def drawings(request: Request, caller: Reader, identity: str) -> dict[str, object]:
     """The rewritten regions of a report drawn as SVG, in order; null for one that is too large."""
     state = state_of(request)
-    report = cast("JsonObject", json.loads(_file(state, identity, JobRole.REPORT).read_bytes()))
+    report = cast("JsonObject", json.loads(_file(state, caller, identity, JobRole.REPORT).read_bytes()))
     explanation = cast("JsonObject", report.get("explanation") or {})
     regions = cast("list[JsonObject]", explanation.get("regions") or [])
     return {"regions": [_drawn(region) for region in regions]}
@@ -66,15 +66,18 @@ def drawings(request: Request, _: Reader, identity: str) -> dict[str, object]:
 
 @router.get("/optimizations/{identity}/graphs")
 def graphs(
-    request: Request, _: Reader, identity: str, most: Annotated[int | None, Query(ge=1, le=100_000)] = None
+    request: Request,
+    caller: Reader,
+    identity: str,
+    most: Annotated[int | None, Query(ge=1, le=100_000)] = None,
 ) -> dict[str, object]:
     """Both models without tensor contents (base64), and the names of the nodes that differ. ``most`` limits
     each model to that many nodes around the differences.
     """
     state = state_of(request)
     models = {
-        "before": str(_file(state, identity, JobRole.MODEL)),
-        "after": str(_file(state, identity, JobRole.RESULT)),
+        "before": str(_file(state, caller, identity, JobRole.MODEL)),
+        "after": str(_file(state, caller, identity, JobRole.RESULT)),
     }
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         arguments: JsonObject = {**models, "directory": directory, "most": most}
@@ -84,10 +87,10 @@ def graphs(
 
 
 @router.get("/optimizations/{identity}/report.html")
-def report_page(request: Request, _: Reader, identity: str) -> Response:
+def report_page(request: Request, caller: Reader, identity: str) -> Response:
     """The report as a self-contained HTML page."""
     state = state_of(request)
-    report = _file(state, identity, JobRole.REPORT)
+    report = _file(state, caller, identity, JobRole.REPORT)
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         page = Path(directory) / "report.html"
         _in_child(
@@ -106,9 +109,9 @@ def _drawn(region: JsonObject) -> dict[str, str] | None:
     return None if equation is None else {"svg": drawing(equation), "text": description(equation)}
 
 
-def _file(state: State, identity: str, role: JobRole) -> Path:
+def _file(state: State, caller: Caller, identity: str, role: JobRole) -> Path:
     """Path of a file of a succeeded optimization, read only. Raises Problem."""
-    job = state.database.jobs.get(identity)
+    job = state.database.jobs.get(identity, caller.jobs)
     if job is None:
         raise Problem(ProblemType.NOT_FOUND, f"there is no optimization {identity[:64]}")
     file = job.file(role)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 
 import uvicorn
@@ -23,6 +24,8 @@ from superopt.server.http.protocol import BoundedHttp
 from superopt.server.http.security import is_loopback
 from superopt.server.http.state import shared_state
 from superopt.server.process import logs
+from superopt.server.process.background import beside
+from superopt.server.process.key_uses import record_key_uses
 from superopt.server.process.tracing import traces_of_environment
 from superopt.server.settings import Settings
 from superopt.server.worker.device import this_device
@@ -64,7 +67,8 @@ def serve(
                 "no API key exists: only clients on this machine are served (superopt keys create NAME)"
             )
         threading.Thread(target=_look_around, daemon=True).start()
-        with listening, _stop_signals_kept(), _Workers(workers, database.url, settings):
+        uses = beside(partial(record_key_uses, database.keys))
+        with listening, _stop_signals_kept(), _Workers(workers, database.url, settings), uses:
             gc.freeze()  # imported objects are permanent: exclude them from garbage collection
             sys.setswitchinterval(_SWITCH_SECONDS)
             server.run(sockets=[listening])

@@ -11,14 +11,14 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from superopt.server.http.documents import DeviceDocument, DevicePage, Health, ProblemDocument
 from superopt.server.http.openapi import WITHOUT_KEY, failures, open_failures
 from superopt.server.http.problems import MEDIA_TYPE, Problem
-from superopt.server.http.security import local_or_keys, require
+from superopt.server.http.security import Caller, local_or_keys, require
 from superopt.server.http.state import state_of
 from superopt.server.problem_types import ProblemType
 from superopt.server.process.metrics import CONTENT_TYPE
 from superopt.server.routes.readiness import readiness
 
 router = APIRouter(tags=["operations"])
-Reader = Annotated[str, Depends(require("read"))]
+Reader = Annotated[Caller, Depends(require("read"))]
 
 
 @router.get("/livez", responses=open_failures(), openapi_extra=WITHOUT_KEY)

@@ -29,15 +29,15 @@ from superopt.server.http.downloads import download, unless_known
 from superopt.server.http.events import event_stream
 from superopt.server.http.openapi import failures
 from superopt.server.http.problems import Problem
-from superopt.server.http.security import require
+from superopt.server.http.security import Caller, require
 from superopt.server.http.state import State, state_of
 from superopt.server.problem_types import ProblemType
 from superopt.server.routes.submission import accept, wait_for_end
 from superopt.substitution_db.store.records import Job, JobFile, JobRole, JobState
 
 router = APIRouter(prefix="/v1/optimizations", tags=["optimizations"])
-Submitter = Annotated[str, Depends(require("submit"))]
-Reader = Annotated[str, Depends(require("read"))]
+Submitter = Annotated[Caller, Depends(require("submit"))]
+Reader = Annotated[Caller, Depends(require("read"))]
 Identity = Annotated[
     str, Path(description="The id of an optimization.", json_schema_extra={"format": "optimization"})
 ]
@@ -59,13 +59,13 @@ _LIST = "optimizations"
     responses=SUBMIT_ANSWERS,
     openapi_extra={"requestBody": SUBMIT_BODY, "parameters": SUBMIT_HEADERS},
 )
-async def submit(request: Request, owner: Submitter) -> JSONResponse:
+async def submit(request: Request, caller: Submitter) -> JSONResponse:
     """Accept a model to be optimised.
 
     The status is 200 if the optimization ends within `Prefer: wait` or an earlier result is reused, else 202.
     """
     seconds = _preferred_wait(request, state_of(request))
-    accepted = await accept(request, owner)
+    accepted = await accept(request, caller.key)
     job = accepted.job if seconds is None else await wait_for_end(request, accepted.job, seconds)
     headers = {"Location": f"/v1/optimizations/{job.id}"}
     if seconds is not None:
@@ -81,14 +81,14 @@ async def submit(request: Request, owner: Submitter) -> JSONResponse:
 @router.get("", responses=failures(ProblemType.PARAMETERS, ProblemType.CURSOR))
 def list_optimizations(
     request: Request,
-    _: Reader,
+    caller: Reader,
     state: JobState | None = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
     cursor: Cursor = None,
 ) -> OptimizationPage:
-    """List optimizations, newest first."""
+    """List the optimizations that the API key may see, newest first."""
     before = None if cursor is None else number_of(_LIST, cursor)
-    jobs = state_of(request).database.jobs.list(state=state, before=before, limit=limit + 1)
+    jobs = state_of(request).database.jobs.list(state=state, before=before, limit=limit + 1, of=caller.jobs)
     shown = jobs[:limit]
     return OptimizationPage(
         items=[OptimizationDocument.of(job) for job in shown],
@@ -102,19 +102,19 @@ def list_optimizations(
     responses=READ_ANSWERS,
     openapi_extra=READ_PARAMETERS,
 )
-async def read(request: Request, _: Reader, identity: Identity) -> Response:
+async def read(request: Request, caller: Reader, identity: Identity) -> Response:
     """Read an optimization."""
     state = state_of(request)
-    job = await state.look(state.database.jobs.get, identity)
+    job = await state.look(state.database.jobs.get, identity, caller.jobs)
     if job is None:
         raise _unknown(identity)
     return unless_known(request, OptimizationDocument.of(job).model_dump_json().encode())
 
 
 @router.delete("/{identity}", status_code=202, responses=OF_ONE)
-def cancel(request: Request, _: Submitter, identity: Identity) -> OptimizationDocument:
+def cancel(request: Request, caller: Submitter, identity: Identity) -> OptimizationDocument:
     """Cancel an optimization. Has no effect on one that has ended."""
-    job = state_of(request).database.jobs.cancel(identity)
+    job = state_of(request).database.jobs.cancel(identity, caller.jobs)
     if job is None:
         raise _unknown(identity)
     return OptimizationDocument.of(job)
@@ -126,9 +126,9 @@ def cancel(request: Request, _: Submitter, identity: Identity) -> OptimizationDo
     responses=file_answers("application/octet-stream", "application/zip"),
     openapi_extra=FILE_PARAMETERS,
 )
-def model(request: Request, _: Reader, identity: Identity) -> Response:
+def model(request: Request, caller: Reader, identity: Identity) -> Response:
     """Download the optimised model: an ONNX file, or a zip archive when it has external data."""
-    job = _job(request, identity)
+    job = _job(request, caller, identity)
     file = _result(job, JobRole.RESULT)
     kind = "application/zip" if file.name.endswith(".zip") else "application/octet-stream"
     return download(request, file, kind)
@@ -140,9 +140,9 @@ def model(request: Request, _: Reader, identity: Identity) -> Response:
     responses=file_answers("application/json"),
     openapi_extra=FILE_PARAMETERS,
 )
-def report(request: Request, _: Reader, identity: Identity) -> Response:
+def report(request: Request, caller: Reader, identity: Identity) -> Response:
     """Read the report."""
-    return download(request, _result(_job(request, identity), JobRole.REPORT), "application/json")
+    return download(request, _result(_job(request, caller, identity), JobRole.REPORT), "application/json")
 
 
 @router.get(
@@ -151,9 +151,9 @@ def report(request: Request, _: Reader, identity: Identity) -> Response:
     responses=EVENT_ANSWERS,
     openapi_extra=EVENT_PARAMETERS,
 )
-async def events(request: Request, _: Reader, identity: Identity) -> Response:
+async def events(request: Request, caller: Reader, identity: Identity) -> Response:
     """Follow an optimization as server-sent events; ``Last-Event-ID`` resumes after that event."""
-    job = await run_in_threadpool(_job, request, identity)
+    job = await run_in_threadpool(_job, request, caller, identity)
     last = request.headers.get("last-event-id", "0")
     if not re.fullmatch(r"[0-9]{1,18}", last):
         raise Problem(
@@ -171,8 +171,8 @@ def _preferred_wait(request: Request, state: State) -> int | None:
     return None
 
 
-def _job(request: Request, identity: str) -> Job:
-    job = state_of(request).database.jobs.get(identity)
+def _job(request: Request, caller: Caller, identity: str) -> Job:
+    job = state_of(request).database.jobs.get(identity, caller.jobs)
     if job is None:
         raise _unknown(identity)
     return job

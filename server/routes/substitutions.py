@@ -18,7 +18,7 @@ from superopt.server.http.documents import (
 )
 from superopt.server.http.openapi import failures
 from superopt.server.http.problems import Problem
-from superopt.server.http.security import require
+from superopt.server.http.security import Caller, require
 from superopt.server.http.state import State, state_of
 from superopt.server.problem_types import ProblemType
 from superopt.server.process.child import Died, Failed, run_in_child
@@ -26,7 +26,7 @@ from superopt.substitution_db import Outcome, RuleFilter, RuleStatus
 from superopt.substitution_db.store.records import JsonObject
 
 router = APIRouter(prefix="/v1/substitutions", tags=["substitutions"])
-Reader = Annotated[str, Depends(require("read"))]
+Reader = Annotated[Caller, Depends(require("read"))]
 _LIST = "substitutions"
 PROVE = "superopt.server.worker.proving:prove_in_child"
 

@@ -14,19 +14,26 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import cast
 
-from sqlalchemy import Row, Select, bindparam, delete, func, insert, select
+from sqlalchemy import ColumnElement, Row, Select, String, bindparam, delete, func, insert, or_, select
 from sqlalchemy.orm import Session
 
 from superopt.errors import MissingServiceError, SuperoptError
 from superopt.substitution_db.jobs.activity import count_duration
 from superopt.substitution_db.store.blobs import Blob, BlobStore
 from superopt.substitution_db.store.engine import Transactions, keep_blobs, now, own_blobs
-from superopt.substitution_db.store.models import JobEventRow, JobFileRow, JobRow, LibraryVersionRow
+from superopt.substitution_db.store.models import (
+    ApiKeyRow,
+    JobEventRow,
+    JobFileRow,
+    JobRow,
+    LibraryVersionRow,
+)
 from superopt.substitution_db.store.records import (
     FINAL_STATES,
     Job,
     JobEvent,
     JobFile,
+    JobOwner,
     JobRole,
     JobState,
     JsonObject,
@@ -46,6 +53,15 @@ _BY_ID = (
     .order_by(JobFileRow.name)
 )
 """One statement without ORM entities, because this is the most frequent query."""
+
+
+def _belongs_to(key: object, owner: object) -> ColumnElement[bool]:
+    """Whether a job is of an API key or of another key of its owner."""
+    siblings = select(ApiKeyRow.id).where(ApiKeyRow.owner == owner)
+    return or_(JobRow.owner == key, JobRow.owner.in_(siblings))
+
+
+_BY_ID_OF_OWNER = _BY_ID.where(_belongs_to(bindparam("key", type_=String), bindparam("owner", type_=String)))
 
 
 _WAITING = select(func.count()).select_from(JobRow).where(JobRow.state == JobState.QUEUED)
@@ -90,30 +106,40 @@ class JobRepository:
             row = session.scalars(statement).first()
             return None if row is None else job_of(row)
 
-    def get(self, identity: str) -> Job | None:
-        """The job with that id."""
+    def get(self, identity: str, of: JobOwner | None = None) -> Job | None:
+        """The job with that id, if it is of that owner."""
         with self._transactions.statement() as connection:
-            rows = connection.execute(_BY_ID, {"id": identity}).all()
+            rows = connection.execute(*_by_id(identity, of)).all()
         return _job_of_rows(rows) if rows else None
 
     def list(
-        self, *, state: JobState | None = None, before: int | None = None, limit: int | None = None
+        self,
+        *,
+        state: JobState | None = None,
+        before: int | None = None,
+        limit: int | None = None,
+        of: JobOwner | None = None,
     ) -> tuple[Job, ...]:
-        """Jobs, newest first; optionally in one state and with numbers below ``before``."""
+        """Jobs, newest first; optionally in one state, with numbers below ``before``, of one owner."""
         statement = select(JobRow).order_by(JobRow.number.desc()).limit(limit)
         if state is not None:
             statement = statement.where(JobRow.state == state)
         if before is not None:
             statement = statement.where(JobRow.number < before)
+        if of is not None:
+            statement = statement.where(_belongs_to(of.key, of.owner))
         with self._transactions.read() as session:
             return tuple(job_of(row) for row in session.scalars(statement))
 
-    def cancel(self, identity: str) -> Job | None:
+    def cancel(self, identity: str, of: JobOwner | None = None) -> Job | None:
         """Requests cancellation: a queued job is cancelled at once, a running one becomes CANCELLING. None if
-        unknown.
+        there is no such job of that owner.
         """
+        statement = select(JobRow).where(JobRow.id == identity)
+        if of is not None:
+            statement = statement.where(_belongs_to(of.key, of.owner))
         with self._transactions.write() as session:
-            row = session.scalars(locked(select(JobRow).where(JobRow.id == identity))).first()
+            row = session.scalars(locked(statement)).first()
             if row is None:
                 return None
             if row.state == JobState.QUEUED:
@@ -190,6 +216,13 @@ class JobRepository:
             removed += count
             if count < _REMOVED_AT_ONCE:
                 return removed
+
+
+def _by_id(identity: str, of: JobOwner | None) -> tuple[Select[*tuple[object, ...]], dict[str, str]]:
+    """The statement for a job, with its parameters."""
+    if of is None:
+        return _BY_ID, {"id": identity}
+    return _BY_ID_OF_OWNER, {"id": identity, "key": of.key, "owner": of.owner}
 
 
 def insert_job(session: Session, blobs: BlobStore, new: NewJob, queue_limit: int | None) -> Job:

@@ -1,4 +1,4 @@
-"""API keys: creation, listing, revocation, authentication. Only hashes of tokens are stored.
+"""API keys: creation, listing, revocation, expiry, authentication. Only hashes of tokens are stored.
 
 Answers of the database are cached for ``REMEMBERED_SECONDS``, so that not every request queries it. Changes
 by this process take effect at once, except for requests in progress.
@@ -9,22 +9,31 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
-from sqlalchemy import select
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
 
-from superopt.errors import InvalidOptionError
+from superopt.errors import InvalidOptionError, SuperoptError
 from superopt.substitution_db.store.engine import Transactions, now
 from superopt.substitution_db.store.models import ApiKeyRow
-from superopt.substitution_db.store.records import ApiKey
+from superopt.substitution_db.store.records import ApiKey, JobsSeen
 
 SCOPES = ("submit", "read", "admin")
+DEFAULT_SCOPES = ("submit", "read")
 REMEMBERED_SECONDS = 1.0
 """Cache lifetime: how long changes by another process may go unnoticed."""
 
 _PREFIX = "superopt"
+_OWNER_CHARACTERS = 255
+
+
+class KeyExpiredError(SuperoptError):
+    """The API key of a valid token has expired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,26 +62,37 @@ class KeyRepository:
         self._known: dict[str, _Known] = {}
         self._made = False
         self._none_made_at = float("-inf")
+        self._using = threading.Lock()
+        self._used: set[str] = set()
 
-    def create(self, name: str, scopes: Sequence[str] = ("submit", "read")) -> NewKey:
-        """Creates a key. Raises InvalidOptionError for an empty name or an unknown scope."""
-        if not name.strip():
-            raise InvalidOptionError("an API key needs a name")
-        unknown = [scope for scope in scopes if scope not in SCOPES]
-        if unknown or not scopes:
-            raise InvalidOptionError(
-                f"scopes: expected some of {', '.join(SCOPES)}, got {', '.join(unknown) or 'none'}"
-            )
+    def create(
+        self,
+        name: str,
+        scopes: Sequence[str] = DEFAULT_SCOPES,
+        *,
+        owner: str = "",
+        lifetime: timedelta | None = None,
+        sees: JobsSeen = JobsSeen.OWN,
+    ) -> NewKey:
+        """Creates a key, which expires after its lifetime.
+
+        Raises InvalidOptionError for an empty name, a long owner, an unknown scope or an invalid lifetime.
+        """
+        _require_valid(name, scopes, owner)
         identity, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         token = f"{_PREFIX}_{identity}_{secret}"
         with self._transactions.write() as session:
+            created = now(session)
             row = ApiKeyRow(
                 id=identity,
                 name=name.strip(),
                 sha256=_digest(token),
                 scopes=sorted(set(scopes), key=SCOPES.index),
-                created_at=now(session),
+                created_at=created,
                 revoked_at=None,
+                owner=owner.strip() or None,
+                expires_at=None if lifetime is None else _end(created, lifetime),
+                sees=str(sees),
             )
             session.add(row)
         self._made = True
@@ -106,18 +126,37 @@ class KeyRepository:
         return self._made
 
     def recognise(self, token: str) -> ApiKey | None:
-        """The key of a token, None if unknown or revoked. Compares in constant time."""
+        """The key of a token, None if unknown or revoked. Compares in constant time.
+
+        Raises KeyExpiredError.
+        """
         known = self._remembered(token)
         if known is not None:
-            return known
+            return self._used_now(known)
         identity, digest, asked = _identity(token), _digest(token), self._clock()
         with self._transactions.read() as session:
             row = session.get(ApiKeyRow, identity)
             stored = row.sha256 if row is not None else _digest("")
             if not hmac.compare_digest(stored, digest) or row is None or row.revoked_at is not None:
                 return None
+            _require_unexpired(session, row)
             self._known[identity] = _Known(_key(row), digest, asked)
-            return _key(row)
+            return self._used_now(_key(row))
+
+    def record_uses(self) -> None:
+        """Records the time of last use of the keys recognised since the last call."""
+        with self._using:
+            used, self._used = self._used, set()
+        if not used:
+            return
+        try:
+            with self._transactions.write() as session:
+                mine = update(ApiKeyRow).where(ApiKeyRow.id.in_(sorted(used)))
+                session.execute(mine.values(last_used_at=now(session)))
+        except SuperoptError:
+            with self._using:
+                self._used |= used
+            raise
 
     def remembers_any_made(self) -> bool:
         """Whether ``any_made`` can be answered from the cache."""
@@ -126,6 +165,11 @@ class KeyRepository:
     def remembers(self, token: str) -> bool:
         """Whether ``recognise`` and ``any_made`` can be answered from the cache."""
         return self._remembered(token) is not None if self._made else self.remembers_any_made()
+
+    def _used_now(self, key: ApiKey) -> ApiKey:
+        with self._using:
+            self._used.add(key.id)
+        return key
 
     def _remembered(self, token: str) -> ApiKey | None:
         known = self._known.get(_identity(token))
@@ -149,5 +193,41 @@ def _digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
+def _require_valid(name: str, scopes: Sequence[str], owner: str) -> None:
+    if not name.strip():
+        raise InvalidOptionError("an API key needs a name")
+    if len(owner.strip()) > _OWNER_CHARACTERS:
+        raise InvalidOptionError(f"owner: expected at most {_OWNER_CHARACTERS} characters, got {len(owner)}")
+    unknown = [scope for scope in scopes if scope not in SCOPES]
+    if unknown or not scopes:
+        raise InvalidOptionError(
+            f"scopes: expected some of {', '.join(SCOPES)}, got {', '.join(unknown) or 'none'}"
+        )
+
+
+def _end(created: datetime, lifetime: timedelta) -> datetime:
+    if lifetime <= timedelta():
+        raise InvalidOptionError("expires: expected a positive time")
+    try:
+        return created + lifetime
+    except OverflowError:
+        raise InvalidOptionError("expires: expected a time before the year 10000") from None
+
+
+def _require_unexpired(session: Session, row: ApiKeyRow) -> None:
+    if row.expires_at is not None and row.expires_at <= now(session):
+        raise KeyExpiredError(f"the API key {row.name!r} expired at {row.expires_at:%Y-%m-%d %H:%M} UTC")
+
+
 def _key(row: ApiKeyRow) -> ApiKey:
-    return ApiKey(row.id, row.name, tuple(row.scopes), row.created_at, row.revoked_at)
+    return ApiKey(
+        row.id,
+        row.name,
+        tuple(row.scopes),
+        row.created_at,
+        row.revoked_at,
+        row.owner or "",
+        row.expires_at,
+        row.last_used_at,
+        JobsSeen.ALL if row.sees is None else JobsSeen(row.sees),
+    )

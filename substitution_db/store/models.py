@@ -342,7 +342,10 @@ class SubmissionRow(Base):
 
 
 class ApiKeyRow(Base):
-    """An API key; only the SHA-256 of its secret (256 random bits) is stored."""
+    """An API key; only the SHA-256 of its secret (256 random bits) is stored. ``owner`` is null for a key
+    that shares its jobs with no other. ``sees`` is whose jobs it sees; null, for keys of older software, is
+    all.
+    """
 
     __tablename__ = "api_keys"
 
@@ -352,3 +355,7 @@ class ApiKeyRow(Base):
     scopes: Mapped[list[str]]
     created_at: Mapped[datetime]
     revoked_at: Mapped[datetime | None]
+    owner: Mapped[str | None] = mapped_column(String(255))
+    expires_at: Mapped[datetime | None]
+    last_used_at: Mapped[datetime | None]
+    sees: Mapped[str | None] = mapped_column(String(8))

@@ -252,12 +252,40 @@ class JobEvent:
     created_at: datetime
 
 
+class JobsSeen(enum.StrEnum):
+    """Whose jobs an API key may see: those of its owner, or those of everybody."""
+
+    OWN = "own"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class JobOwner:
+    """Whose jobs: those of an API key, and of all keys with that owner (empty: of no other)."""
+
+    key: str
+    owner: str
+
+
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """An API key without its secret."""
+    """An API key without its secret. Keys with the same ``owner`` see each other's jobs; an empty one is that
+    of this key alone. ``last_used_at`` may be some seconds late.
+    """
 
     id: str
     name: str
     scopes: tuple[str, ...]
     created_at: datetime
     revoked_at: datetime | None
+    owner: str = ""
+    expires_at: datetime | None = None
+    last_used_at: datetime | None = None
+    sees: JobsSeen = JobsSeen.OWN
+
+    @property
+    def visible_jobs(self) -> JobOwner | None:
+        """Whose jobs it may see; None for everybody's."""
+        if self.sees is JobsSeen.ALL or "admin" in self.scopes:
+            return None
+        return JobOwner(self.id, self.owner)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import typer
 
+from superopt.cli.lifetimes import lifetime
 from superopt.cli.output import DatabaseOption, JsonOption, Output
 from superopt.server.process.serve import serve as run_server
 from superopt.server.worker.loop import run_worker
 from superopt.substitution_db import open_database, upgrade_database
+from superopt.substitution_db.store.keys import DEFAULT_SCOPES
+from superopt.substitution_db.store.records import ApiKey, JobsSeen
 
 keys_app = typer.Typer(
     help="Manage API keys; without any, only clients on this machine are served.", no_args_is_help=True
@@ -49,7 +53,20 @@ def worker(database: DatabaseOption = None, as_json: JsonOption = False) -> None
 def create_key(
     name: Annotated[str, typer.Argument(help="Description of the key.")],
     scope: Annotated[
-        list[str] | None, typer.Option(help="Scope: submit, read or admin; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            help="Scope: submit, read or admin (everything); may be repeated. Default: submit and read."
+        ),
+    ] = None,
+    owner: Annotated[
+        str, typer.Option(help="Who has the key. Keys with the same owner see each other's jobs.")
+    ] = "",
+    all_jobs: Annotated[
+        bool,
+        typer.Option("--all-jobs", help="The key sees and cancels all jobs, not only its owner's."),
+    ] = False,
+    expires: Annotated[
+        str | None, typer.Option(help="Lifetime, as in 12h, 30d or 8w. Default: no expiry.", metavar="TIME")
     ] = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
@@ -57,42 +74,39 @@ def create_key(
     """Create an API key; its token is shown only once."""
     output = Output(as_json)
     with open_database(database) as opened:
-        made = opened.keys.create(name, tuple(scope)) if scope else opened.keys.create(name)
-    output.document(
-        {"id": made.key.id, "name": made.key.name, "scopes": list(made.key.scopes), "token": made.token}
-    )
+        made = opened.keys.create(
+            name,
+            tuple(scope) if scope else DEFAULT_SCOPES,
+            owner=owner,
+            lifetime=None if expires is None else lifetime(expires),
+            sees=JobsSeen.ALL if all_jobs else JobsSeen.OWN,
+        )
+    output.document({**_key_document(made.key), "token": made.token})
     output.line(made.token)
 
 
 @keys_app.command("list")
 def list_keys(database: DatabaseOption = None, as_json: JsonOption = False) -> None:
-    """List API keys."""
+    """List API keys: owner, scopes, whose jobs each sees, expiry, last use (up to ten seconds late)."""
     output = Output(as_json)
     with open_database(database) as opened:
         keys = opened.keys.list()
-    output.document(
-        [
-            {
-                "id": key.id,
-                "name": key.name,
-                "scopes": list(key.scopes),
-                "created_at": key.created_at.isoformat(),
-                "revoked_at": key.revoked_at and key.revoked_at.isoformat(),
-            }
-            for key in keys
-        ]
-    )
+    output.document([_key_document(key) for key in keys])
     output.table(
-        ("id", "name", "scopes", "created", "revoked"),
+        ("id", "name", "owner", "scopes", "jobs", "created", "expires", "last used", "revoked"),
         [
             (
-                k.id,
-                k.name,
-                " ".join(k.scopes),
-                f"{k.created_at:%Y-%m-%d}",
-                k.revoked_at and f"{k.revoked_at:%Y-%m-%d}",
+                key.id,
+                key.name,
+                key.owner,
+                " ".join(key.scopes),
+                "all" if key.visible_jobs is None else "own",
+                _day(key.created_at),
+                _day(key.expires_at) or "never",
+                _minute(key.last_used_at) or "never",
+                _day(key.revoked_at),
             )
-            for k in keys
+            for key in keys
         ],
     )
 
@@ -118,3 +132,25 @@ def upgrade(database: DatabaseOption = None, as_json: JsonOption = False) -> Non
     before, after = upgrade_database(database)
     output.document({"before": before, "after": after})
     output.line(f"schema {after}" if before == after else f"schema {before or 'none'} -> {after}")
+
+
+def _key_document(key: ApiKey) -> dict[str, object]:
+    return {
+        "id": key.id,
+        "name": key.name,
+        "owner": key.owner or None,
+        "scopes": list(key.scopes),
+        "all_jobs": key.visible_jobs is None,
+        "created_at": key.created_at.isoformat(),
+        "expires_at": key.expires_at and key.expires_at.isoformat(),
+        "last_used_at": key.last_used_at and key.last_used_at.isoformat(),
+        "revoked_at": key.revoked_at and key.revoked_at.isoformat(),
+    }
+
+
+def _day(moment: datetime | None) -> str:
+    return "" if moment is None else f"{moment:%Y-%m-%d}"
+
+
+def _minute(moment: datetime | None) -> str:
+    return "" if moment is None else f"{moment:%Y-%m-%d %H:%M} UTC"
