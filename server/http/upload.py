@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 import anyio
 from fastapi import Request
@@ -22,14 +22,14 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect
 
 from superopt.server.http.locations import check_locations, display_name
-from superopt.server.http.problems import Problem
+from superopt.server.http.problems import Problem, sentence
 from superopt.server.http.state import state_of
 from superopt.server.problem_types import ProblemType, type_called
 from superopt.server.process.child import Failed
 from superopt.server.process.sandbox import Bounds, run_in_sandbox
 from superopt.server.settings import Settings
 from superopt.substitution_db.store.blobs import BlobStore, BlobWriter
-from superopt.substitution_db.store.records import JobFile, JobRole
+from superopt.substitution_db.store.records import JobFile, JobRole, JsonObject
 
 _OPTIONS_BYTES = 1 << 20
 _CLUSTER_BYTES = 256 << 10
@@ -123,9 +123,10 @@ class Upload:
         parts = [self.model_name, self.options.decode("utf-8", "replace"), *sorted(parts)]
         return hashlib.sha256("\0\0".join(parts).encode()).hexdigest()
 
-    def inspect(self) -> None:
+    def inspect(self, options: JsonObject) -> None:
         """Reads the model and the cluster as a job would, in a sandboxed process. Raises Problem if they are
-        invalid or reading them exceeds the time or memory limit for their size.
+        invalid, if options name dimensions that the model does not have, or if reading exceeds the time or
+        memory limit for their size.
         """
         with self._placed() as directory:
             model = directory / "model" / MODEL_NAME
@@ -138,6 +139,8 @@ class Upload:
                     "cluster": str(cluster) if self.has_cluster else None,
                     "name": self.model_name,
                     "max_model_nodes": self._settings.max_model_nodes,
+                    "dim": options.get("dim") or {},
+                    "freeze": options.get("freeze") or {},
                 },
                 Bounds(
                     _INSPECTION_SECONDS + size / _BYTES_PER_SECOND,
@@ -147,6 +150,9 @@ class Upload:
             )
         if isinstance(ending, Failed):
             raise Problem(type_called(str(ending.problem["type"])), str(ending.problem["detail"]))
+        errors = cast("list[dict[str, str]]", ending.result["errors"])
+        if errors:
+            raise Problem(ProblemType.OPTIONS, f"options: {sentence(errors)}", errors=errors)
 
     @contextmanager
     def _placed(self) -> Generator[Path]:

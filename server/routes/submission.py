@@ -129,7 +129,7 @@ async def _accept(request: Request, state: State, owner: str, key: str | None) -
             raise Problem(ProblemType.CLUSTER, detail)
         options = parse_options(bytes(upload.options), state.settings, has_cluster=upload.has_cluster)
         await state.take_in(_refuse_without_device, state, upload, options)
-        await anyio.to_thread.run_sync(upload.inspect, limiter=state.inspections)
+        await anyio.to_thread.run_sync(upload.inspect, options, limiter=state.inspections)
         submit = partial(_submit, state, upload, options, owner, key, current_parent())
         return await state.take_in(submit)
 

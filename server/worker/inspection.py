@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from superopt.errors import InvalidFileError, InvalidModelError
 from superopt.onnx_io import SourceModel, load_model
@@ -13,6 +13,7 @@ from superopt.onnx_io.protos import subgraphs
 from superopt.optimizer.parallel.cluster import parse_cluster
 from superopt.optimizer.pipeline.runnable import loads
 from superopt.server.problem_types import InvalidClusterError, ModelTooLargeError
+from superopt.server.worker.dimension_names import wrong_dimensions
 
 if TYPE_CHECKING:
     from superopt.substitution_db.store.records import JsonObject
@@ -23,13 +24,15 @@ _VALUES_PER_NODE = 4
 
 def inspect(arguments: JsonObject, _progress: Callable[[JsonObject], None]) -> JsonObject:
     """Reads an upload as a job would: the model at the path ``model`` with its external data, and the file
-    ``cluster`` unless null. ``name`` is the model's display name.
+    ``cluster`` unless null. ``name`` is the model's display name; ``dim`` and ``freeze`` are those options.
 
-    Returns ``{"nodes": how many}``. Raises InvalidModelError, ModelTooLargeError, InvalidClusterError.
+    Returns ``{"nodes": how many, "errors": of these options}``. Raises InvalidModelError, ModelTooLargeError,
+    InvalidClusterError.
     """
     if arguments["cluster"] is not None:
         _check_cluster(Path(str(arguments["cluster"])))
-    nodes, values = _sizes(_model(Path(str(arguments["model"])), str(arguments["name"])))
+    model = _model(Path(str(arguments["model"])), str(arguments["name"]))
+    nodes, values = _sizes(model)
     limit = int(str(arguments["max_model_nodes"]))
     if values > _VALUES_PER_NODE * limit:
         raise ModelTooLargeError(
@@ -40,7 +43,8 @@ def inspect(arguments: JsonObject, _progress: Callable[[JsonObject], None]) -> J
         raise ModelTooLargeError(
             f"the model has {nodes} nodes (subgraphs and functions included), {limit} are allowed"
         )
-    return {"nodes": nodes}
+    dim, freeze = (cast("JsonObject", arguments[name]) for name in ("dim", "freeze"))
+    return {"nodes": nodes, "errors": wrong_dimensions(model, dim, freeze)}
 
 
 def _check_cluster(path: Path) -> None:

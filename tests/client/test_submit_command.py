@@ -51,7 +51,7 @@ def given(tmp_path: Path) -> Path:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "w.bin").write_bytes(WEIGHT)
     path = tmp_path / "in" / "net.onnx"
-    path.write_bytes(tiny_model("w.bin"))
+    path.write_bytes(tiny_model("w.bin", ("b", 4)))
     return path
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import anyio
@@ -60,8 +60,8 @@ def problem(response: httpx.Response) -> tuple[int, str]:
     return response.status_code, document["type"].removeprefix("/problems/")
 
 
-def tiny_model(external: str | None = None) -> bytes:
-    """y = relu(x + w); the weight perhaps outside the file."""
+def tiny_model(external: str | None = None, shape: Sequence[int | str] = (4,)) -> bytes:
+    """y = relu(x + w) for x of that shape; the weight perhaps outside the file."""
     weight = numpy_helper.from_array(np.ones(4, np.float32), "w")
     if external:
         weight.ClearField("raw_data")
@@ -71,8 +71,8 @@ def tiny_model(external: str | None = None) -> bytes:
     graph = helper.make_graph(
         [helper.make_node("Add", ["x", "w"], ["s"]), helper.make_node("Relu", ["s"], ["y"])],
         "tiny",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])],
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
         [weight],
     )
     model = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 17)])

@@ -17,11 +17,12 @@ from tests.server.conftest import tiny_model
 from tests.server.live import RULES
 from tests.server.test_optimizations import CLUSTER
 
+OPEN_DIMENSION = "batch"
 VALUES = {
     **json.loads(os.environ["KNOWN"]),
     "byte-ranges": ("bytes=0-3", "bytes=-2", "bytes=1-", "bytes=0-1,4-5"),
     "equation": RULES,
-    "onnx-model": [Binary(tiny_model())],
+    "onnx-model": [Binary(tiny_model(shape=(OPEN_DIMENSION, 4)))],
     "cluster": [Binary(CLUSTER)],
 }
 for name, values in VALUES.items():
@@ -37,6 +38,8 @@ def before_load_schema(context: schemathesis.HookContext, raw_schema: dict[str, 
     parts["cluster"]["format"] = "cluster"
     del parts["data"]
     options = raw_schema["components"]["schemas"]["OptimizationOptions"]  # type: ignore[index]
+    options["properties"]["dim"]["propertyNames"] = {"enum": [OPEN_DIMENSION]}
+    options["properties"]["freeze"]["maxProperties"] = 0
     # Others ask for a cluster, or for none.
     options["properties"]["objective"]["enum"] = ["latency"]
     options["properties"]["search"]["enum"] = ["auto"]

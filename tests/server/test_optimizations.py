@@ -27,7 +27,8 @@ network: {bandwidth: 50 GB/s, latency: 5 us}
 """
 
 
-def test_a_model_goes_in_and_comes_out(http: Http, model: bytes, work: Work) -> None:
+def test_a_model_goes_in_and_comes_out(http: Http, work: Work) -> None:
+    model = tiny_model(shape=("batch", 4))
     response = http(
         "POST",
         URL,

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from superopt.server.http.app import create_app
 from superopt.server.http.locations import display_name
 from superopt.server.settings import Settings
 from superopt.substitution_db import Database
-from tests.server.conftest import Http, problem
+from tests.server.conftest import Http, problem, tiny_model
 from tests.server.test_optimizations import CLUSTER
 
 URL = "/v1/optimizations"
@@ -134,6 +136,48 @@ def test_options_are_checked(http: Http, model: bytes, options: str, detail: str
     response = http("POST", URL, files={"model": model}, data={"options": options})
     assert problem(response) == (422, "invalid-options")
     assert response.json()["detail"].startswith(detail)
+
+
+OPEN = "expected in dim or in freeze, got both"
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "detail"),
+    [
+        (
+            {"dim": {"bacth": 8}},
+            "dim.bacth",
+            "the model has no such open dimension (did you mean batch?); it has: batch, x.2",
+        ),
+        ({"freeze": {"rows": 8}}, "freeze.rows", "the model has no such open dimension; it has: batch, x.2"),
+        ({"freeze": {"x.1": 8}}, "freeze.x.1", "(did you mean x.2 or x.0?)"),
+        ({"dim": {"batch": 8}, "freeze": {"batch": 8}}, "dim.batch", OPEN),
+    ],
+)
+def test_dimensions_are_those_of_the_model(
+    http: Http, options: dict[str, dict[str, int]], field: str, detail: str
+) -> None:
+    model = tiny_model(shape=("batch", 4, "?", 4))
+    response = http("POST", URL, files={"model": model}, data={"options": json.dumps(options)})
+    assert problem(response) == (422, "invalid-options")
+    (error,) = response.json()["errors"]
+    assert error["field"] == field
+    assert detail in error["detail"]
+    assert response.json()["detail"] == f"options: {field}: {error['detail']}"
+
+
+@pytest.mark.parametrize(
+    "options", [{"dim": {"batch": 8, "x.2": 3}}, {"dim": {"x.0": 8}, "freeze": {"x.2": 3}}]
+)
+def test_dimensions_are_named_as_inspect_lists_them(http: Http, options: dict[str, dict[str, int]]) -> None:
+    model = tiny_model(shape=("batch", 4, "?", 4))
+    response = http("POST", URL, files={"model": model}, data={"options": json.dumps(options)})
+    assert response.status_code == 202, response.text
+
+
+def test_a_model_without_open_dimensions_says_so(http: Http, model: bytes) -> None:
+    response = http("POST", URL, files={"model": model}, data={"options": '{"dim": {"batch": 8}}'})
+    assert response.json()["detail"] == "options: dim.batch: the model has no open dimensions"
 
 
 def test_where_jobs_are_short_so_is_the_budget_that_is_left_out(
