@@ -16,7 +16,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -27,6 +27,12 @@ STANDARD_OUTPUT = Path("/dev/stdout")
 
 STANDARD_INPUT = Path("/dev/stdin")
 """What ``-`` means in the place of a model."""
+
+PART = ".part"
+"""Suffix of temporary files that are renamed when complete."""
+
+DATA_NAME = "superopt"
+"""Name of external data that is not complete: it is named after its content."""
 
 _STANDARD = {STANDARD_INPUT: 0, STANDARD_OUTPUT: 1}
 _NULL = os.makedev(1, 3)
@@ -123,7 +129,8 @@ def written_file(path: Path) -> Path:
 
 @contextmanager
 def atomic_path(path: Path) -> Generator[Path]:
-    """A temporary path beside ``path``, renamed to it at the end; removed if the block raises.
+    """A temporary path beside ``path``, renamed to it at the end; removed if the block raises. If this
+    process is killed, ``remove_unfinished`` can remove it.
 
     For a stream it lies elsewhere, and what it holds is written into the stream at the end. Raises
     InvalidOptionError where the directory is missing or cannot be written, or as ``require_writable`` does.
@@ -139,7 +146,7 @@ def atomic_path(path: Path) -> Generator[Path]:
         return
     file = written_file(path)
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{file.name}.", suffix=".part", dir=file.parent)
+        handle, name = tempfile.mkstemp(prefix=part_prefix(file.name), suffix=PART, dir=file.parent)
     except OSError as error:
         raise InvalidOptionError(f"{path}: cannot write there: {error.strerror}") from None
     os.close(handle)
@@ -152,6 +159,23 @@ def atomic_path(path: Path) -> Generator[Path]:
         part.replace(file)
     finally:
         part.unlink(missing_ok=True)
+
+
+def part_prefix(name: str, process: int | None = None) -> str:
+    """How the names of temporary files begin that a process, by default this one, writes for a file."""
+    return f".{name}.{os.getpid() if process is None else process}-"
+
+
+def remove_unfinished(path: Path, process: int) -> None:
+    """Removes the temporary files that a process left beside ``path`` when it was killed."""
+    if is_stream(path):
+        return
+    file = written_file(path)
+    prefixes = part_prefix(file.name, process), part_prefix(DATA_NAME, process)
+    with suppress(OSError):
+        for left in file.parent.iterdir():
+            if left.suffix == PART and left.name.startswith(prefixes):
+                left.unlink(missing_ok=True)
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from superopt.errors import InvalidOptionError
 from superopt.files import atomic_path
+from superopt.processes.child_main import finishing
 
 Json = dict[str, object]
 Progress = Callable[[Json], None]
@@ -71,6 +72,21 @@ def hang_while_writing(arguments: Json, progress: Progress) -> Json:
         file.flush()
         signal.pause()
     return {}
+
+
+def say_and_hang_while_writing(arguments: Json, progress: Progress) -> Json:
+    """Says where the file is that it writes beside the model, and never finishes it."""
+    with atomic_path(Path(str(arguments["output"]))) as part:
+        progress({"part": str(part)})
+        signal.pause()
+    return {}
+
+
+def wait_for_the_end(arguments: Json, progress: Progress) -> Json:
+    """Works until it is asked for what it has."""
+    progress({})
+    finishing.wait()
+    return {"report": {"why": "asked for what there is"}}
 
 
 def write(arguments: Json, progress: Progress) -> Json:

@@ -69,6 +69,7 @@ def test_every_field_is_declared_as_an_option() -> None:
 def test_the_commands_have_the_options() -> None:
     here, there = _parameters(optimize), _parameters(submit)
     words = {"context", "model", "server", "out", "plan", "portable", "dry_run", "report", "database"}
+    words |= {"require_gain", "quiet", "verbose"}
     assert here.keys() - words - {"as_json"} == offered(Surface.COMMAND_LINE).keys()
     assert there.keys() - words - {"as_json", "key", "no_wait"} == offered(Surface.HTTP).keys() | {"cluster"}
     for name, option in offered(Surface.COMMAND_LINE).items():

@@ -214,6 +214,26 @@ def test_a_callback_that_raises_ends_the_process(model: Path) -> None:
     assert not model.with_name("out.onnx").exists()
 
 
+def test_a_file_that_is_not_complete_is_removed(model: Path) -> None:
+    """Whatever ends the process: here the user, in the middle of writing."""
+    seen: list[bool] = []
+
+    def stop(state: dict[str, object]) -> None:
+        seen.append(Path(str(state["part"])).exists())
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_job(_job(model, "say_and_hang_while_writing", budget=30.0), stop)
+    assert seen == [True]
+    assert [path.name for path in model.parent.iterdir()] == ["net.onnx"]
+
+
+def test_a_function_is_asked_for_what_it_has(model: Path) -> None:
+    told: list[dict[str, object]] = []
+    outcome = run_job(_job(model, "wait_for_the_end", budget=60.0), told.append, lambda: bool(told))
+    assert outcome.report["why"] == "asked for what there is"
+
+
 def test_external_data_comes_along(tmp_path: Path) -> None:
     source, target = tmp_path / "from", tmp_path / "to"
     source.mkdir()

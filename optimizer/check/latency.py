@@ -113,21 +113,29 @@ def compare_latency(
     seed: int = 0,
     provider: Provider = Provider.CPU,
     round_of: Round = _side_by_side,
+    is_cut_short: Callable[[], bool] = lambda: False,
 ) -> Comparison:
     """Times both models at the runtime's full optimisation, alternating and in random order within each pair.
     Stops when more rounds would hardly change the answer, or after ``seconds``; if undecided then, after
-    ``longest``. ``doubt`` is the probability of either tail outside the interval. Times are processor times;
-    with several threads, the interval also contains the ratio by wall time. Raises RuntimeRefusedError when a
-    model does not run."""
+    ``longest``; after the minimum number of rounds once ``is_cut_short`` is true. ``doubt`` is the
+    probability of either tail outside the interval. Times are processor times; with several threads, the
+    interval also contains the ratio by wall time. Raises RuntimeRefusedError when a model does not run."""
     models = ModelPair(before, after, feeds, threads, np.random.default_rng(seed), provider)
-    return _compare(models, round_of, seconds, max(seconds, longest), doubt)
+    return _compare(models, round_of, seconds, max(seconds, longest), doubt, is_cut_short)
 
 
 compare_latency_apart = partial(compare_latency, round_of=_one_by_one)
 """Like ``compare_latency``, but never holds both models in memory: for models that fill it."""
 
 
-def _compare(models: ModelPair, round_of: Round, seconds: float, longest: float, doubt: float) -> Comparison:
+def _compare(
+    models: ModelPair,
+    round_of: Round,
+    seconds: float,
+    longest: float,
+    doubt: float,
+    is_cut_short: Callable[[], bool],
+) -> Comparison:
     """Runs rounds until the answer is clear or time is over. The stopping rule depends on how clear the
     answer is, not on which it is, and the number of interim analyses is limited: testing until the result is
     significant would be biased. Each analysis spends its own part of ``doubt``; the last one spends the
@@ -143,6 +151,7 @@ def _compare(models: ModelPair, round_of: Round, seconds: float, longest: float,
         count, next_ends = len(rounds), 2 * now - began - start
         grace = _GRACE if count < _MIN_ROUNDS else 0.0
         is_last = count >= _MAX_ROUNDS or next_ends > longest + grace
+        is_last = is_last or (count >= _MIN_ROUNDS and is_cut_short())
         is_over = next_ends > seconds + grace or count >= _USUAL_ROUNDS
         if not (is_last or count in _LOOKS or (is_over and not is_prolonged)):
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from bisect import insort
+from collections.abc import Callable
 
 from superopt.errors import InvalidFileError
 from superopt.optimizer.cost.kernel import Kernel, main_operator
@@ -55,7 +56,8 @@ def stored_price(store: CostStore, key: str) -> Price | None:
 
 class Latency:
     """Microseconds on this machine: measured where possible, and stored permanently. ``recorded`` are the
-    kernels measured in this process. After ``deadline`` (monotonic clock) prices are analytic."""
+    kernels measured in this process. After ``deadline`` (monotonic clock), and once ``is_cut_short`` is true,
+    prices are analytic."""
 
     unit = "us"
     source = "measured"
@@ -79,6 +81,7 @@ class Latency:
         self.roofline: Roofline = calibrate(self._measurer, store, self._prefix, deadline)
         self.recorded: dict[Kernel, Measurement] = {}
         self.deadline = deadline
+        self.is_cut_short: Callable[[], bool] = lambda: False
 
     @property
     def measured(self) -> int:
@@ -122,7 +125,7 @@ class Latency:
         price = self.known(kernel)
         if price is None:
             takes = _LEAST_RUNS * self.bound(kernel) / 1e6
-            in_time = time.monotonic() + takes < self.deadline
+            in_time = time.monotonic() + takes < self.deadline and not self.is_cut_short()
             measurement = self._measurer.measure(kernel) if in_time else None
             price = self._analytic(kernel) if measurement is None else self._recorded(kernel, measurement)
             self._prices[kernel] = price
@@ -136,7 +139,7 @@ class Latency:
         shares = {kernel: times * self._prices[kernel].cost for kernel, times in self._fresh.items()}
         left = _SECOND_LOOK * sum(shares.values())
         for kernel in sorted(shares, key=lambda kernel: -shares[kernel]):
-            if time.monotonic() >= self.deadline or left <= 0:
+            if time.monotonic() >= self.deadline or left <= 0 or self.is_cut_short():
                 break
             left -= shares[kernel]
             measurement = self._measurer.measure(kernel)

@@ -126,17 +126,20 @@ class Decision:
         self, model: ModelFile, share: float, longest: float = 0.0, doubt: float = DOUBT
     ) -> Comparison:
         """Times the original and another model in a share of the remaining time, or in the longest one."""
+        request = self._original.prepared.request
+        request.heeds_interrupt()
         left, original = max(0.0, self._schedule.left), self._original
         compare = compare_latency_apart if original.is_large else compare_latency
         return compare(
             original.file,
             model,
             self.feeds,
-            threads=original.prepared.request.threads,
+            threads=request.threads,
             seconds=share * left,
             longest=longest * left,
             doubt=doubt,
             provider=original.provider,
+            is_cut_short=lambda: request.cancel.is_interrupted,
         )
 
     def _refined(
@@ -150,7 +153,8 @@ class Decision:
         spent = seconds
         for rule in verdict.variant.rules[::-1][:_MAX_FAMILIES]:
             started = time.monotonic()
-            if self._schedule.deadline - started < 1.5 * (spent + seconds):
+            is_interrupted = self._original.prepared.request.heeds_interrupt()
+            if is_interrupted or self._schedule.deadline - started < 1.5 * (spent + seconds):
                 break
             candidate = self.without(best, (rule,))
             if not candidate.trace or len(candidate.trace) == len(best.trace):

@@ -91,6 +91,8 @@ class MeasuredTrial(Trial[PricedVariant]):
         self._reserved = 0.0
         self._decision: Decision | None = None
         self._misdeclared: tuple[str, ...] = ()
+        if isinstance(objective, Latency):
+            objective.is_cut_short = lambda: self._request.cancel.is_interrupted
 
     def _search(self, original: Original) -> PricedVariant:
         """Determines sizes, prices, searches; raises UnchangedError where the budget is too short, or the
@@ -113,6 +115,7 @@ class MeasuredTrial(Trial[PricedVariant]):
         self._reserved = schedule.deadline - deadline
         self._measure_until(deadline)
         self._result = self._searched(start, deadline)
+        self._request.heeds_interrupt()
         return self._variant(start, self._result)
 
     def _refusal(self, variant: PricedVariant) -> str:
@@ -121,8 +124,11 @@ class MeasuredTrial(Trial[PricedVariant]):
             return f"no equal graph was found within the memory limit: the best needs {needed}"
         if variant.trace or variant.canonical:
             return ""
-        if self._result is not None and self._result.stopped_by == "budget":
+        stopped_by = None if self._result is None else self._result.stopped_by
+        if stopped_by == "budget":
             return "no rule was found to lower the predicted cost before the budget ended"
+        if stopped_by == "interrupted":
+            return "no rule was found to lower the predicted cost before the search was interrupted"
         return "no rule lowers the predicted cost"
 
     def _decide(self, original: Original, variant: PricedVariant) -> Verdict[PricedVariant]:
@@ -132,6 +138,7 @@ class MeasuredTrial(Trial[PricedVariant]):
         self._measure_until(math.inf)
         decision = self._decision = self._decision_on(original, variant.start)
         self._tell("timing")
+        self._request.heeds_interrupt()
         verdict = self._judged(variant)
         if not verdict.accepted:
             verdict = self.last = self._second_opinion(verdict)
@@ -201,7 +208,7 @@ class MeasuredTrial(Trial[PricedVariant]):
     def _searched_again(self, start: GraphCost, distrusted: Container[str] = ()) -> PricedVariant | None:
         """Search result without some of the rules, in a part of the remaining time."""
         left = self._schedule.left
-        if left < _LEAST_SECONDS or not self._schedule.is_enough():
+        if self._request.heeds_interrupt() or left < _LEAST_SECONDS or not self._schedule.is_enough():
             return None
         self._tell("search")
         ends = min(self._schedule.search_ends(), time.monotonic() + 0.4 * left)

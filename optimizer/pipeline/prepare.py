@@ -52,6 +52,12 @@ class Request:
         """Division of the budget."""
         return Schedule(self.started, self.options.budget, weight_bytes(self.lifted))
 
+    def heeds_interrupt(self) -> bool:
+        """Whether the best result found so far was requested; if so, the schedule is shortened."""
+        if self.cancel.is_interrupted:
+            self.schedule.shorten()
+        return self.cancel.is_interrupted
+
     def tell(
         self, phase: Phase, candidates: int = 0, before: float = math.nan, best: float = math.nan
     ) -> None:

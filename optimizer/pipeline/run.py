@@ -6,7 +6,7 @@ import logging
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from superopt.errors import INTERNAL_ERROR, InvalidInputError, MissingServiceError, UnprovedRuleError
@@ -145,7 +145,10 @@ class Pipeline:
             rejected=() if trial is None else rejections(trial.verdicts),
             suspects=() if trial is None else trial.suspects,
         )
-        return report if trial is None else trial.account(report)
+        report = report if trial is None else trial.account(report)
+        if request.cancel.is_interrupted:
+            report = replace(report, search=replace(report.search, stopped_by="interrupted"))
+        return report
 
     def _model(self, accepted: Verdict[Variant] | None) -> ModelSummary:
         lifted = self.request.lifted

@@ -34,6 +34,9 @@ _SHARES = (0.25, 0.6)
 """Minimum and maximum share of the remaining time for judging; exceeded if the minimum number of rounds takes
 longer."""
 
+_SHORT_JUDGING = 5.0
+"""Seconds for judging a model after the search was interrupted; more where it takes longer."""
+
 _SPARE = 1.2
 _STEP = 5
 """Recommended budgets are multiples of this many seconds."""
@@ -80,6 +83,12 @@ class Schedule:
     def left(self) -> float:
         """Seconds until judging must be finished."""
         return self.deadline - time.monotonic()
+
+    def shorten(self) -> None:
+        """Reduces the budget to what has passed and what judging one model takes."""
+        wanted = max(_SHORT_JUDGING, self._checking + _WANTED_ROUNDS * self._round)
+        needed = time.monotonic() - self.started + wanted + self.writing
+        self.budget = min(self.budget, needed / (1 - EXPLANATION_SHARE))
 
     def explaining(self) -> float:
         """Seconds available for the explanation from now on."""

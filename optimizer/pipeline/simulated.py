@@ -111,6 +111,7 @@ class SimulatedTrial(Trial[PlannedVariant]):
             licences.allow,
             self._until(_PLANNING_SHARE),
             self._request.options.seed,
+            is_cut_short=lambda: self._request.cancel.is_interrupted,
         )
         self._given: PlannedVariant | None = None
         self._plain: PlannedVariant | None = None

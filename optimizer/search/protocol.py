@@ -14,23 +14,36 @@ from superopt.optimizer.search.trace import TraceStep
 from superopt.options import DEFAULTS
 
 Phase: TypeAlias = Literal["pricing", "search", "check", "timing"]
-StoppedBy: TypeAlias = Literal["exhausted", "max_candidates", "patience", "budget", "cancelled"]
+StoppedBy: TypeAlias = Literal[
+    "exhausted", "max_candidates", "patience", "budget", "interrupted", "cancelled"
+]
 
 
 class CancelToken:
-    """Cancels a running search from any thread: it stops at the next candidate and returns its best graph."""
+    """Ends a running search from any thread: it stops at the next candidate and returns its best graph. If it
+    was cancelled, that is not used; if it was ``interrupted``, it is judged as usual, in a short time."""
 
-    def __init__(self) -> None:
-        self._event = threading.Event()
+    def __init__(self, interrupted: threading.Event | None = None) -> None:
+        self._cancelled = threading.Event()
+        self._interrupted = interrupted or threading.Event()
 
     def cancel(self) -> None:
         """Requests cancellation."""
-        self._event.set()
+        self._cancelled.set()
+
+    def interrupt(self) -> None:
+        """Requests the best result found so far."""
+        self._interrupted.set()
 
     @property
     def is_cancelled(self) -> bool:
         """Whether cancellation was requested."""
-        return self._event.is_set()
+        return self._cancelled.is_set()
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the best result found so far was requested."""
+        return self._interrupted.is_set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +92,7 @@ class SearchResult:
 
 @dataclass
 class Watch:
-    """Checks deadline, cancellation and patience, and reports progress while a search runs."""
+    """Checks deadline, requests to end and patience, and reports progress while a search runs."""
 
     limits: SearchLimits
     cancel: CancelToken = field(default_factory=CancelToken)
@@ -98,6 +111,8 @@ class Watch:
         limits = self.limits
         if self.cancel.is_cancelled:
             return "cancelled"
+        if self.cancel.is_interrupted:
+            return "interrupted"
         if limits.max_candidates is not None and candidates >= limits.max_candidates:
             return "max_candidates"
         if limits.patience is not None and since_best >= limits.patience:
@@ -118,8 +133,9 @@ class Watch:
         return Watch(own, self.cancel, report if self.report else None, self.report_interval)
 
     def may_go_on(self) -> bool:
-        """Whether time is left and cancellation was not requested."""
-        return not self.cancel.is_cancelled and time.monotonic() < self.limits.deadline
+        """Whether time is left and no end was requested."""
+        is_ended = self.cancel.is_cancelled or self.cancel.is_interrupted
+        return not is_ended and time.monotonic() < self.limits.deadline
 
     def tell(self, candidates: int, cost_before: float, best_cost: float) -> None:
         """Reports progress, at a limited rate."""

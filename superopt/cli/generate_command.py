@@ -73,7 +73,7 @@ def generate(
             opened_work(root) as checkpoints,
         ):
             for chosen in presets:
-                with described() as show:
+                with described(chosen.name) as show:
                     done.append(
                         discovery.generate(
                             opened,
@@ -81,7 +81,7 @@ def generate(
                             max_ops=max_ops,
                             workers=replace(workers, device=device),
                             checkpoints=checkpoints,
-                            progress=lambda p, name=chosen.name: show(f"{name}: {_line(p)}"),
+                            progress=lambda p: show(_line(p)),
                         )
                     )
                 _print(*done[-1], output)

@@ -6,16 +6,15 @@ This process parses options and prints the result and imports little; the work r
 
 from __future__ import annotations
 
-import math
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from superopt.cli.job_options import GivenOptions, OptionalOutputOption, ReportOption, takes_options
+from superopt.cli.logs import warn
 from superopt.cli.output import (
     DatabaseOption,
     JsonOption,
@@ -27,14 +26,18 @@ from superopt.cli.output import (
     several,
     shown,
 )
-from superopt.cli.progress import described
+from superopt.cli.run_progress import Loudness
+from superopt.cli.supervised_run import run_supervised
 from superopt.errors import InvalidOptionError
 from superopt.files import is_stream, require_destinations
-from superopt.journeys.supervision import Job, Outcome, run_job
+from superopt.journeys.supervision import Job, Outcome
 from superopt.options import Options
 
 FUNCTION = "superopt.cli.optimizing:optimize"
 """The function that runs in the child process."""
+
+ORIGINAL_RETURNED = 1
+"""Exit code with --require-gain if the original was returned."""
 
 INTERNAL_ERROR = 5
 """Exit code if the original was written because of an internal error."""
@@ -64,11 +67,24 @@ def optimize(
         bool, typer.Option("--dry-run", help="Do not write the model; --output may be omitted.")
     ] = False,
     report: ReportOption = None,
+    require_gain: Annotated[
+        bool, typer.Option("--require-gain", help="Exit with 1 if the original is returned.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", help="Print phases with their seconds, and warnings in full, too."),
+    ] = False,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write an equivalent model that is measurably faster, or the original with the reason."""
+    """Write an equivalent model that is measurably faster, or the original with the reason.
+
+    Ctrl-C ends the search: the best model found so far is checked, timed and written. Ctrl-C again stops at
+    once and writes nothing.
+    """
     del portable
+    loudness = Loudness.of(quiet=quiet, verbose=verbose)
     if out is None and not dry_run:
         raise InvalidOptionError("--output is required unless --dry-run is given")
     written = None if dry_run else out
@@ -90,38 +106,32 @@ def optimize(
             "machine": options.cluster,
             "plan": None if plan is None else str(plan),
             "json": as_json,
+            "verbose": verbose,
             "terminal": output.file.isatty(),
         },
         function=FUNCTION,
         stdout=1,
         is_reading=as_json or bool(reports),
     )
-    with described() as show:
-        outcome = run_job(job, lambda state: show(_phase(state)))
+    outcome = run_supervised(job, loudness)
+    if as_json or loudness is not Loudness.QUIET:
+        _print(job, outcome, output)
+    for path, why in outcome.missing.items():
+        warn(f"{path} was not written: {why}")
+    if outcome.is_broken:
+        raise typer.Exit(INTERNAL_ERROR)
+    if require_gain and outcome.report["returned"] == "original":
+        raise typer.Exit(ORIGINAL_RETURNED)
+
+
+def _print(job: Job, outcome: Outcome, output: Output) -> None:
+    """Prints the summary, or the report as JSON."""
     if outcome.answer is not None:
         output.file.write(str(outcome.answer["text"]))
     else:
-        _print_fallback(job, outcome, output)
+        output.document(outcome.report)
+        output.pairs({"model": job.model.name, "returned": f"original: {outcome.report['why']}"})
     output.line(_written(job.output, [path for path in job.reports if path not in outcome.missing]))
-    for path, why in outcome.missing.items():
-        sys.stderr.write(f"superopt: warning: {path} was not written: {why}\n")
-    if outcome.is_broken:
-        raise typer.Exit(INTERNAL_ERROR)
-
-
-def _phase(state: Mapping[str, object]) -> str:
-    until = "" if state.get("until") is None else f" until {state['until']:.0f} s"
-    before, best = (math.nan if state[name] is None else state[name] for name in ("cost_before", "best_cost"))
-    return (
-        f"{state['phase']}{until}: {state['seconds']:.0f} s, {state['candidates']} candidates, cost "
-        f"{before:,.0f} -> {best:,.0f}"
-    )
-
-
-def _print_fallback(job: Job, outcome: Outcome, output: Output) -> None:
-    """Prints the report of a job whose process gave no answer."""
-    output.document(outcome.report)
-    output.pairs({"model": job.model.name, "returned": f"original: {outcome.report['why']}"})
 
 
 def _written(out: Path | None, reports: Sequence[Path]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
@@ -10,15 +11,16 @@ from pathlib import Path
 from typing import cast
 
 from superopt.cli.body_views import bodies_in_brief, print_bodies
-from superopt.cli.equivalence_views import errors_against
-from superopt.cli.outcome_views import outcome_pairs
+from superopt.cli.logs import recorded
+from superopt.cli.outcome_views import outcome_pairs, written_pairs
 from superopt.cli.output import Output, several
 from superopt.cli.plan_views import print_plan
+from superopt.cli.run_progress import Loudness
 from superopt.cli.size_views import frozen_pairs, size_pairs
 from superopt.journeys import in_process as api
 from superopt.journeys.optimize_job import optimized
 from superopt.onnx_io import require_destination
-from superopt.optimizer.pipeline.report import EquivalenceSummary, Report
+from superopt.optimizer.pipeline.report import Report, SearchSummary
 from superopt.processes.child import JsonObject
 
 
@@ -39,14 +41,16 @@ def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> J
     reports = [Path(path) for path in cast("list[str]", arguments["reports"])]
     if out is not None:
         require_destination(out, Path(str(arguments["model"])))
-    result = optimized(arguments, progress)
+    with recorded(lambda text: progress({"warning": text}), sys.stderr):
+        result = optimized(arguments, progress)
     if out is not None:
         result.save(out)
     document = result.to_json()
     text = _Text(is_terminal=bool(arguments["terminal"]))
     output = Output(bool(arguments["json"]), text)
     output.document(document)
-    _print_summary(result.report, document, output)
+    if not output.as_json:
+        _print_summary(result.report, document, output, warnings_of(result.report, arguments))
     answer: JsonObject = {"text": text.getvalue(), "report": document}
     if reports:
         progress({"finished": answer})
@@ -60,22 +64,24 @@ def _kept(seconds: float) -> str:
     return f", {seconds:.0f} s reserved for comparing models" if seconds >= 1 else ""
 
 
-def _equivalence(equivalence: EquivalenceSummary) -> str:
-    if not equivalence.samples:
-        return equivalence.why if equivalence.passed else f"FAILED: {equivalence.why}"
-    error = "no number" if equivalence.max_rel_error is None else f"{equivalence.max_rel_error:.2g}"
-    weak = ", weak evidence: the outputs hardly depend on the inputs" if equivalence.weak else ""
-    verdict = "passed" if equivalence.passed else "FAILED"
+def warnings_of(report: Report, arguments: JsonObject) -> list[str]:
+    """The warnings about the model, each as long as the user wants it."""
+    loudness = Loudness.VERBOSE if arguments.get("verbose") else Loudness.NORMAL
+    return [loudness.shortened(text) for text in report.model.warnings]
+
+
+def _search(search: SearchSummary) -> str:
+    ended = f"stopped by: {search.stopped_by}{_kept(search.reserved_seconds)}"
+    if search.stopped_by == "interrupted":
+        ended = "interrupted: search ended early"
     return (
-        f"{verdict}: {several(equivalence.samples, 'sample')}, largest relative error {error}"
-        f"{errors_against(equivalence)}{weak}"
+        f"{search.strategy}, {several(search.candidates, 'candidate')} in {search.seconds:.1f} s, "
+        f"best after {search.best_at_seconds:.1f} s, {ended}"
     )
 
 
-def _print_summary(report: Report, document: JsonObject, output: Output) -> None:
-    if output.as_json:
-        return
-    model, cost, search = report.model, report.cost, report.search
+def _print_summary(report: Report, document: JsonObject, output: Output, warnings: list[str]) -> None:
+    model, cost = report.model, report.cost
     replaceable = (
         f"; weights that are also inputs, hence not constant: {model.overridable}"
         if model.overridable
@@ -89,26 +95,15 @@ def _print_summary(report: Report, document: JsonObject, output: Output) -> None
         "rules": f"{report.rules.loaded} loaded, {report.rules.matched} matched, "
         f"{report.rules.applied} applied",
         **size_pairs(report.sizes.to_json()),
-        "search": f"{search.strategy}, {several(search.candidates, 'candidate')} in {search.seconds:.1f} s, "
-        f"best after {search.best_at_seconds:.1f} s, stopped by: {search.stopped_by}"
-        f"{_kept(search.reserved_seconds)}",
+        "search": _search(report.search),
     }
     if report.bodies:
         pairs["bodies"] = bodies_in_brief(report.bodies)
     if report.suspects:
         pairs["suspect"] = "; ".join(f"{s.rule} {s.equation}: {s.difference}" for s in report.suspects)
-    if model.warnings:
-        pairs["warning"] = "; ".join(model.warnings)
-    if report.memory is not None:
-        pairs["cost"] = f"{cost.before:,.0f} -> {cost.after:,.0f} {cost.unit} ({cost.source})"
-    if report.measured is not None:
-        m = report.measured
-        pairs["measured"] = (
-            f"{m.before:,.0f} -> {m.after:,.0f} {m.unit}: {m.ratio:.3f}x "
-            f"[{m.interval[0]:.3f}, {m.interval[1]:.3f}], {several(m.runs, 'run')}, {m.runtime}, "
-            f"{several(m.threads, 'thread')}"
-        )
-    pairs["equivalence"] = _equivalence(report.equivalence)
+    if warnings:
+        pairs["warning"] = warnings
+    pairs.update(written_pairs(report))
     pairs.update(outcome_pairs(document))
     output.pairs(pairs)
     if report.parallel is not None:

@@ -63,7 +63,7 @@ def profile(
             import_profile(made, opened)
         else:
             rules = api.verified_substitutions(opened) if explore > 0 else ()
-            with described() as show:
+            with described("profiling") as show:
                 made = measure_profile(
                     _listed(models or []) or _usual(), rules, Profiling(target, threads, explore), show
                 )

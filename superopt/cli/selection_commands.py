@@ -44,7 +44,7 @@ def select(
     output = Output(as_json)
     usage = ResourceUsage()
     names = _known(graph) if graph else None
-    with open_database(database) as opened, described() as show:
+    with open_database(database) as opened, described("selecting") as show:
         opened.rules.refresh(current())
         verified = opened.rules.list(RuleFilter(status=RuleStatus.VERIFIED))
         selected = choose(verified, names=names, candidates=candidates, progress=show)

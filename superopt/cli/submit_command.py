@@ -95,7 +95,7 @@ def _followed(client: Client, job: Optimization) -> Optimization:
     """Follows an optimization until it succeeds; raises for any other end. An interrupt cancels it."""
     try:
         _say(job)
-        with described() as show:
+        with described("optimizing") as show:
             ended = client.wait(job.id, on_event=_shown(show))
     except KeyboardInterrupt:
         _say(client.cancel(job.id))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -12,15 +11,12 @@ from typing import Annotated
 import typer
 
 from superopt.cli.output import JsonOption, NoDatabaseOption, Output, destination, several, shown
-from superopt.cli.progress import described
+from superopt.cli.progress import Status, followed
 from superopt.errors import InvalidOptionError
 from superopt.files import require_writable
 from superopt.optimizer.training.checkpoint import parse_interval
 from superopt.training import Step, TrainingProgress, TrainingResult
 from superopt.training import train as run_training
-
-_BETWEEN_UPDATES = 0.1
-"""Seconds between two updates of the progress line."""
 
 
 def register(app: typer.Typer) -> None:
@@ -92,7 +88,8 @@ def train(
     loaded = Step(step, threads=threads)
     if into is not None:
         loaded.trained(into)  # a model that does not fit is found before training
-    with described() as show:
+    course = _Course(steps)
+    with followed(course.status):
         result = run_training(
             loaded,
             data,
@@ -103,7 +100,7 @@ def train(
             checkpoint=checkpoint,
             checkpoint_every=interval,
             resume=checkpoint if resume else None,
-            progress=_Line(show),
+            progress=course,
         )
     if into is not None and out is not None:
         loaded.save_into(into, out)
@@ -128,20 +125,22 @@ def _require_files(checkpoint: Path | None, into: Path | None, out: Path | None,
 
 
 @dataclass
-class _Line:
-    """Shows the last step in one line, a few times per second."""
+class _Course:
+    """The last step that was done."""
 
-    show: Callable[[str], None]
-    shown_at: float = -math.inf
+    steps: int
+    last: TrainingProgress | None = None
 
     def __call__(self, progress: TrainingProgress) -> None:
-        now = time.monotonic()
-        if now - self.shown_at >= _BETWEEN_UPDATES:
-            self.shown_at = now
-            self.show(
-                f"step {progress.step}/{progress.steps}, loss {progress.loss:.6g}, "
-                f"{progress.milliseconds:.3g} ms"
-            )
+        self.last = progress
+
+    def status(self) -> Status:
+        """What is shown of it."""
+        last = self.last
+        if last is None:
+            return Status("training", total=self.steps)
+        detail = f"step {last.step} of {last.steps}, loss {last.loss:.6g}, {last.milliseconds:.3g} ms"
+        return Status("training", last.step, last.steps, detail)
 
 
 def _document(step: Path, result: TrainingResult, out: Path | None) -> Mapping[str, object]:

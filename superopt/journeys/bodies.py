@@ -18,7 +18,7 @@ from superopt.onnx_io.freezing import sizes_at
 from superopt.onnx_io.functions import with_functions_inlined
 from superopt.onnx_io.loops import may_not_end
 from superopt.onnx_io.protos import nodes_within
-from superopt.optimizer import Options, Report
+from superopt.optimizer import CancelToken, Options, Report
 from superopt.optimizer.canonical import canonicalise
 from superopt.optimizer.check import input_shapes
 from superopt.optimizer.pipeline.bisection import Suspect
@@ -86,6 +86,7 @@ class BodyOptimization:
     judge: Judge
     started: float
     on_suspect: OnSuspect
+    cancel: CancelToken = field(default_factory=CancelToken)
     summaries: dict[str, BodySummary] = field(default_factory=dict[str, BodySummary])
     suspects: list[Suspect] = field(default_factory=list[Suspect])
     _ends: float = 0.0
@@ -159,6 +160,8 @@ class BodyOptimization:
         keep = tuple(name for name in self.options.keep if name in names)
         if self._is_trivial(lifted, keep):
             return "no rule matches", None
+        if self.cancel.is_interrupted:
+            return "the search was interrupted before", None
         left = self._ends - time.monotonic()
         if left < _TOO_SHORT:
             return "no time was left for it", None
@@ -179,6 +182,7 @@ class BodyOptimization:
             self.rules,
             options,
             self.judge,
+            cancel=self.cancel,
             started=time.monotonic(),
             on_suspect=lambda suspect: self._distrust(suspect, path),
         )

@@ -26,7 +26,7 @@ from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_
 from superopt.onnx_io.freezing import declared_sizes, sizes_at
 from superopt.onnx_io.lifting import computes_sizes
 from superopt.ops import Opaque
-from superopt.optimizer import Measured, Options, Progress, Report, Simulated
+from superopt.optimizer import CancelToken, Measured, Options, Progress, Report, Simulated
 from superopt.optimizer.check import (
     Equivalence,
     Reference,
@@ -153,16 +153,18 @@ def optimize_with(
     cluster: Cluster | None = None,
     plan: Mapping[str, object] | None = None,
     know: Callable[[dict[str, object]], None] = lambda _: None,
+    cancel: CancelToken | None = None,
 ) -> Result:
     """An equivalent model that is measurably better, or the original. Runs in this process without
     supervision (unlike ``superopt.optimize``). The budget counts from ``started`` (monotonic clock).
 
     ``library`` is the library version to use, if its proofs are still valid; by default the current one.
     ``plan`` is evaluated on the ``cluster`` in place of a search: a report, or the section about its plan.
-    ``know`` is called with a description of the model, as JSON values, before work begins. Raises
-    InvalidModelError, InvalidOptionError, MissingServiceError.
+    ``know`` is called with a description of the model, as JSON values, before work begins. ``cancel`` can
+    end the search early. Raises InvalidModelError, InvalidOptionError, MissingServiceError.
     """
     began = time.monotonic() if started is None else started
+    cancel = cancel or CancelToken()
     if options.inputs is not None:
         require_archive(options.inputs)
     source = load_model(model, loads)
@@ -199,11 +201,12 @@ def optimize_with(
         judge: Judge = Measured(opened.costs, device)
         if cluster is not None:
             judge = Simulated(cluster, load_axioms().equations, plan)
-        bodies = BodyOptimization(rules, options, sizes_of_inputs(source, options), judge, began, on_suspect)
+        sizes = sizes_of_inputs(source, options)
+        bodies = BodyOptimization(rules, options, sizes, judge, began, on_suspect, cancel)
 
         def found_in(model: LiftedModel) -> optimizer.Result:
             return optimizer.optimize(
-                model, bodies.rules, options, judge, progress, started=began, on_suspect=on_suspect
+                model, bodies.rules, options, judge, progress, cancel, began, on_suspect
             )
 
         if bodies.has_any(source):

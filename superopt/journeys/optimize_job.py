@@ -19,11 +19,12 @@ from superopt.journeys.clusters import described_cluster, find_cluster
 from superopt.onnx_io import LoweredModel, load_model
 from superopt.onnx_io.detaching import attach, detach
 from superopt.onnx_io.external import LIMIT
-from superopt.optimizer import Progress, Report
+from superopt.optimizer import CancelToken, Progress, Report
 from superopt.optimizer.pipeline.report import BYTE_FOR_BYTE, EquivalenceSummary
 from superopt.optimizer.pipeline.runnable import loads
 from superopt.options import Options
 from superopt.processes.child import JsonObject
+from superopt.processes.child_main import finishing
 from superopt.processes.garbage import seldom_collecting
 
 Tell = Callable[[JsonObject], None]
@@ -117,6 +118,7 @@ def _optimized(path: Path, arguments: JsonObject, progress: Tell) -> api.Result:
         cluster=cluster,
         plan=recorded,
         know=know,
+        cancel=CancelToken(interrupted=finishing),
     )
 
 

@@ -40,9 +40,6 @@ _PAGE = "superopt.journeys.optimize_job:page"
 _FINISHED, _REPORTED = "finished", "reported"
 """Messages of a function that writes reports: its answer, and each report."""
 
-PART = ".part"
-"""Suffix of temporary files that are renamed when complete (``superopt.files``)."""
-
 _DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
 _STANDARD = 2
 """Standard streams are inherited anyway."""
@@ -72,8 +69,8 @@ class Job:
     ``options`` has the names that HTTP uses; ``extras`` are further arguments of the ``function``, whose
     answer has the ``report``. A function that writes ``reports`` tells ``{"finished": answer}`` before, when
     the model is written, and ``{"reported": path}`` after each. The budget counts from ``started`` (monotonic
-    clock). What the function prints goes to the descriptor ``stdout``. Where nobody ``is_reading`` the
-    report, it may lack the model's hash.
+    clock). What the function prints goes to the descriptors ``stdout`` and ``stderr``. Where nobody
+    ``is_reading`` the report, it may lack the model's hash.
     """
 
     model: Path
@@ -86,6 +83,7 @@ class Job:
     extras: Mapping[str, object] = field(default_factory=dict[str, object])
     function: str = OPTIMIZE
     stdout: int | None = None
+    stderr: int | None = None
     is_reading: bool = True
 
     @property
@@ -102,6 +100,11 @@ class Job:
         }
 
     @property
+    def written(self) -> tuple[Path, ...]:
+        """The files that the function writes."""
+        return (*(() if self.output is None else (self.output,)), *self.reports)
+
+    @property
     def seconds(self) -> float:
         """Remaining seconds for the function, leaving time to write the original."""
         size = self.model.stat().st_size if self.model.is_file() else 0
@@ -113,18 +116,28 @@ class Job:
 @dataclass(frozen=True)
 class Outcome:
     """The answer of the function and its ``report``; or None and a fallback report if the original was
-    written instead. ``is_broken``: because of an internal error. ``missing`` are reports that were not
-    written, with reasons.
+    written instead. ``failure`` is the internal error that happened, if any, in one sentence. ``missing`` are
+    reports that were not written, with reasons.
     """
 
     answer: JsonObject | None
     report: JsonObject
-    is_broken: bool = False
+    failure: str = ""
     missing: Mapping[Path, str] = field(default_factory=dict[Path, str])
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether there was an internal error."""
+        return bool(self.failure)
 
-def run_job(job: Job, progress: ProgressCallback = lambda _: None) -> Outcome:
+
+def run_job(
+    job: Job,
+    progress: ProgressCallback = lambda _: None,
+    finish: Callable[[], bool] = lambda: False,
+) -> Outcome:
     """Runs a job in a child process; ends at most ``guaranteed_seconds(job.budget)`` seconds after its start.
+    Once ``finish`` returns True, the search ends and the best model found so far is judged.
 
     Raises the job's error if its input is invalid. After any other failure the original and a fallback report
     are written.
@@ -132,7 +145,7 @@ def run_job(job: Job, progress: ProgressCallback = lambda _: None) -> Outcome:
     require(OPTIONS["budget"].mismatches(job.budget, is_cluster=False))
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         job = _with_file(job, Path(directory))
-        ending, state = _ended(job, Path(directory), progress)
+        ending, state = _ended(job, Path(directory), progress, finish)
         _quarantine(job, state)
         finished = cast("JsonObject | None", state.get(_FINISHED))
         match ending:
@@ -148,7 +161,14 @@ def run_job(job: Job, progress: ProgressCallback = lambda _: None) -> Outcome:
 
 def _outcome(answer: JsonObject) -> Outcome:
     report = cast("JsonObject", answer["report"])
-    return Outcome(answer, report, str(report["why"]).startswith(INTERNAL_ERROR))
+    return Outcome(answer, report, _failure(report))
+
+
+def _failure(report: JsonObject) -> str:
+    """The internal error that a report is about; empty without one."""
+    parts = [report, *cast("list[JsonObject]", report.get("bodies", []))]
+    reasons = [str(part["why"]) for part in parts if str(part["why"]).startswith(INTERNAL_ERROR)]
+    return reasons[0] if reasons else ""
 
 
 def _missing(job: Job, ending: child.Ending, state: Mapping[str, object]) -> dict[Path, str]:
@@ -207,12 +227,15 @@ def _with_file(job: Job, directory: Path) -> Job:
 
 def _descriptors(job: Job) -> list[int]:
     """The open descriptors that the job writes into."""
-    paths = (path for path in (job.output, *job.reports) if path is not None)
-    named = {int(path.name) for path in paths if str(path.parent) in _DESCRIPTORS and path.name.isdigit()}
+    named = {
+        int(path.name) for path in job.written if str(path.parent) in _DESCRIPTORS and path.name.isdigit()
+    }
     return sorted(number for number in named if number > _STANDARD)
 
 
-def _ended(job: Job, directory: Path, progress: ProgressCallback) -> tuple[child.Ending, JsonObject]:
+def _ended(
+    job: Job, directory: Path, progress: ProgressCallback, finish: Callable[[], bool] = lambda: False
+) -> tuple[child.Ending, JsonObject]:
     """The outcome of the job, and its last state. Removes its temporary files."""
     reported: list[object] = []
     state: JsonObject = {_REPORTED: reported}
@@ -224,6 +247,8 @@ def _ended(job: Job, directory: Path, progress: ProgressCallback) -> tuple[child
             state.update(message, phase="writing reports")
         elif _REPORTED in message:
             reported.append(message[_REPORTED])
+        elif "warning" in message:
+            progress(message)
         else:
             state.update(message)
             progress(message)
@@ -235,14 +260,13 @@ def _ended(job: Job, directory: Path, progress: ProgressCallback) -> tuple[child
         job.arguments,
         ResourceLimits(max(job.seconds, 0.0)),
         on_progress=hear,
+        finish=finish,
+        writes=job.written,
         stdout=job.stdout,
+        stderr=job.stderr,
         descriptors=_descriptors(job),
         environment={"TMPDIR": str(scratch)},
     )
-    if isinstance(ending, child.OutOfTime):
-        for file in map(Path, ending.files):
-            if file.name.startswith(".") and file.suffix == PART:
-                file.unlink(missing_ok=True)
     return ending, state
 
 
@@ -302,7 +326,8 @@ def _original(job: Job, state: JsonObject, why: str, is_broken: bool) -> Outcome
     sha256 = _sha256(job.model) if job.is_reading else None
     report = fallback_report(job.model, sha256, job.options, state, why, taken, crashed=is_broken)
     reasons = {path: _write_report(report, path) for path in job.reports}
-    return Outcome(None, report, is_broken, {path: why for path, why in reasons.items() if why})
+    missing = {path: why for path, why in reasons.items() if why}
+    return Outcome(None, report, why if is_broken else "", missing)
 
 
 def _sha256(path: Path) -> str:
@@ -318,7 +343,9 @@ def _write_original(job: Job, output: Path) -> None:
             _COPY,
             {"model": str(model), "output": str(output)},
             ResourceLimits(_COPY_SECONDS),
+            writes=(output,),
             stdout=job.stdout,
+            stderr=job.stderr,
             descriptors=_descriptors(job),
         )
         if not isinstance(ending, child.Returned):
@@ -340,7 +367,8 @@ def _write_report(report: JsonObject, path: Path) -> str:
         except SuperoptError as error:
             return str(error)
         return ""
-    ending = run_in_child(_PAGE, {"report": report, "path": str(path)}, ResourceLimits(_PAGE_SECONDS))
+    arguments = {"report": report, "path": str(path)}
+    ending = run_in_child(_PAGE, arguments, ResourceLimits(_PAGE_SECONDS), writes=(path,))
     match ending:
         case child.Returned():
             return ""

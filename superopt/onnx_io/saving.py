@@ -18,7 +18,15 @@ import onnx
 from onnx import TensorProto
 
 from superopt.errors import InvalidModelError, InvalidOptionError
-from superopt.files import is_discarded, is_stream, require_writable, write_atomically
+from superopt.files import (
+    DATA_NAME,
+    PART,
+    is_discarded,
+    is_stream,
+    part_prefix,
+    require_writable,
+    write_atomically,
+)
 from superopt.ir.graph import Value
 from superopt.onnx_io.external import LIMIT, TYPED_FIELDS, bytes_of, is_external, stored_tensor
 from superopt.onnx_io.protos import copy_with_initializers, tensors_in_model
@@ -118,7 +126,7 @@ class LoweredModel:
             raise InvalidOptionError(f"{target} cannot be written: {error.strerror or error}") from error
 
     def _with_external_data(self, directory: Path) -> bytes:
-        temporary = directory / f".superopt-{secrets.token_hex(8)}.part"
+        temporary = directory / f"{part_prefix(DATA_NAME)}{secrets.token_hex(8)}{PART}"
         try:
             with temporary.open("xb") as file:
                 data = _DataFile(file)

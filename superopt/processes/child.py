@@ -15,10 +15,12 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias, cast
 
 from superopt.errors import SuperoptError
-from superopt.processes.child_main import task
+from superopt.files import remove_unfinished
+from superopt.processes.child_main import FINISH, task
 from superopt.processes.confinement import Confinement
 from superopt.processes.supervised import Supervised
 
@@ -83,9 +85,7 @@ class Killed:
 
 @dataclass(frozen=True, slots=True)
 class OutOfTime:
-    """The time limit passed; ``files`` are those known to have been open for writing then."""
-
-    files: tuple[str, ...] = ()
+    """The time limit passed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,27 +116,38 @@ def run_in_child(
     *,
     on_progress: Callable[[JsonObject], None] = lambda _: None,
     wanted: Callable[[], bool] = lambda: True,
+    finish: Callable[[], bool] = lambda: False,
+    writes: Sequence[Path] = (),
     stdout: int | None = None,
+    stderr: int | None = None,
     descriptors: Sequence[int] = (),
     environment: Mapping[str, str] | None = None,
 ) -> Ending:
     """Calls ``function`` (``module:name``, see ``superopt.processes.child_main``) in a new process.
 
     ``wanted`` is polled every quarter second; once it returns False the child is told to end, and killed
-    after the grace time. An exception from either callback kills the child. ``stdout``, ``descriptors`` and
-    ``environment`` are those of ``Supervised``. The trace of an unexpected exception is logged.
+    after the grace time. Once ``finish`` returns True the child is asked for the result found so far. An
+    exception from a callback kills the child. ``writes`` are files that the function writes atomically: what
+    it leaves unfinished is removed. ``stdout``, ``stderr``, ``descriptors`` and ``environment`` are those of
+    ``Supervised``. The trace of an unexpected exception is logged.
     """
     confinement = Confinement(limits.seconds + _GRACE_SECONDS, bytes=limits.bytes, niceness=limits.niceness)
     with Supervised(
         _PROGRAM,
         function,
         stdout=stdout,
+        stderr=stderr,
         descriptors=descriptors,
         environment=environment,
         most=_MESSAGE_BYTES,
     ) as child:
-        child.channel.send(task(function, arguments, confinement))
-        return _watch(child, limits, on_progress, wanted)
+        try:
+            child.channel.send(task(function, arguments, confinement))
+            return _watch(child, limits, on_progress, wanted, finish)
+        finally:
+            child.end()
+            for path in writes:
+                remove_unfinished(path, child.pid)
 
 
 def _watch(
@@ -144,10 +155,11 @@ def _watch(
     limits: ResourceLimits,
     on_progress: Callable[[JsonObject], None],
     wanted: Callable[[], bool],
+    finish: Callable[[], bool],
 ) -> Ending:
     ends = child.started + limits.seconds
     told: float | None = None
-    looked = child.started
+    looked, is_finishing = child.started, False
     while True:
         message = child.channel.next_message(min(_LOOK_SECONDS, ends - time.monotonic()))
         if message is not None:
@@ -164,10 +176,13 @@ def _watch(
         if is_due and told is None and not wanted():
             child.channel.send(b"cancel")
             told = now
+        if is_due and not is_finishing and finish():
+            child.channel.send(FINISH)
+            is_finishing = True
         if told is not None and now - told > limits.grace_seconds:
             return Stopped()
         if now >= ends:
-            return OutOfTime(child.written_files())
+            return OutOfTime()
         if is_due and limits.bytes is not None and child.resident_bytes() > limits.bytes:
             return OutOfMemory()
 

@@ -1,9 +1,9 @@
 """Main module of the child process of ``processes.child``: calls one function, reports progress and errors.
 
-The parent sends the task (see ``task``), then optionally any message, which cancels it. The child sends any
-number of ``{"progress": ...}``, then one answer: ``{"result": ...}``; ``{"error": {"kinds", "message"}}`` for
-a SuperoptError; ``{"without": "memory"}`` or ``"disk"``; ``{"broken": why, "trace": ...}`` for any other
-exception. All messages are JSON.
+The parent sends the task (see ``task``), then optionally ``FINISH``, which sets ``finishing``, or any other
+message, which cancels it. The child sends any number of ``{"progress": ...}``, then one answer:
+``{"result": ...}``; ``{"error": {"kinds", "message"}}`` for a SuperoptError; ``{"without": "memory"}`` or
+``"disk"``; ``{"broken": why, "trace": ...}`` for any other exception. These messages are JSON.
 """
 
 from __future__ import annotations
@@ -29,6 +29,12 @@ from superopt.processes.garbage import not_collecting
 
 if TYPE_CHECKING:
     from superopt.processes.child import JsonObject
+
+
+FINISH = b"finish"
+
+finishing = threading.Event()
+"""Set once the parent wants the result found so far; a task that can give one looks at it."""
 
 
 class CancelledError(BaseException):
@@ -58,7 +64,10 @@ class Parent:
 
     def _listen(self, channel: Channel) -> None:
         while (message := channel.next_message()) is not None:
-            self.messages.put(message)
+            if bytes(message) == FINISH:
+                finishing.set()
+            else:
+                self.messages.put(message)
         os.killpg(0, signal.SIGKILL)
 
 

@@ -31,9 +31,10 @@ class Supervised:
     A program must end when the channel is closed. ``child_main.Parent`` kills it at once then, and also when
     the thread that started it ends; what it has started with this class ends likewise.
 
-    Its standard output goes to the descriptor ``stdout``, by default to standard error; it inherits
-    ``descriptors``. ``environment`` is added to that of the parent. ``most`` limits the bytes of a message
-    from the process. Interrupts from the terminal do not reach it. Raises OSError if it cannot be started.
+    Its standard output goes to the descriptor ``stdout``, by default to standard error; that to ``stderr``,
+    by default this process's. It inherits ``descriptors``. ``environment`` is added to that of the parent.
+    ``most`` limits the bytes of a message from the process. Interrupts from the terminal do not reach it.
+    Raises OSError if it cannot be started.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Supervised:
         purpose: str = "",
         *,
         stdout: int | None = None,
+        stderr: int | None = None,
         descriptors: Sequence[int] = (),
         environment: Mapping[str, str] | None = None,
         most: int | None = None,
@@ -56,7 +58,8 @@ class Supervised:
                 self._process = subprocess.Popen(
                     [*command, str(theirs.fileno()), purpose],
                     stdin=subprocess.DEVNULL,
-                    stdout=_printed() if stdout is None else stdout,
+                    stdout=(_printed() if stderr is None else stderr) if stdout is None else stdout,
+                    stderr=stderr,
                     pass_fds=[theirs.fileno(), *descriptors],
                     env={**os.environ, **(environment or {})},
                     start_new_session=True,
@@ -70,6 +73,11 @@ class Supervised:
 
     def __exit__(self, *_: object) -> None:
         self.end()
+
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self._process.pid
 
     def kill(self) -> None:
         """Kills the process and its descendants; does not wait."""
@@ -96,14 +104,6 @@ class Supervised:
             return sum(_resident(p) for p in (process, *process.children(recursive=True)))
         except psutil.NoSuchProcess:
             return 0
-
-    def written_files(self) -> tuple[str, ...]:
-        """The files that the process has open for writing."""
-        try:
-            files = psutil.Process(self._process.pid).open_files()
-        except (psutil.Error, OSError):
-            return ()
-        return tuple(file.path for file in files if getattr(file, "mode", "w") != "r")
 
 
 def _resident(process: psutil.Process) -> int:

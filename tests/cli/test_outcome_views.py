@@ -18,19 +18,25 @@ BARE = {"rules": [], "equal": True, "why": "equal, but no rule was applied"}
     ("report", "text"),
     [
         ({"returned": "original", "why": "w"}, "returned  original: w\n"),
-        ({"returned": "original", "why": "w", "rejected": [SLOW]}, "returned  original: w\n"),
+        (
+            {"returned": "original", "why": SLOW["why"], "rejected": [SLOW]},
+            (
+                "returned  original: nothing better was found\n"
+                "rejected  the model with rule a1, because not certainly faster\n"
+            ),
+        ),
         (
             {"returned": "original", "why": "w", "rejected": [FALSE, SLOW, BARE]},
             (
                 "returned  original: w\n"
-                "rejected  with 2 rules: not equal: output y\n"
-                "          with rule a1: equal, but not certainly faster\n"
-                "          without rules: equal, but no rule was applied\n"
+                "rejected  the model with 2 rules, because not equal: output y\n"
+                "          the model with rule a1, because not certainly faster\n"
+                "          the model without rules, because no rule was applied\n"
             ),
         ),
         (
             {"returned": "optimized", "why": "w", "rejected": [FALSE]},
-            "returned  optimized: w\nrejected  with 2 rules: not equal: output y\n",
+            "returned  optimized: w\nrejected  the model with 2 rules, because not equal: output y\n",
         ),
     ],
 )

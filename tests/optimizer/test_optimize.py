@@ -335,6 +335,32 @@ def test_progress_and_cancelling(costs: MemoryCostStore) -> None:
     assert (result.report.returned, result.report.search.stopped_by) == ("original", "cancelled")
 
 
+def test_an_interrupted_search_ends_with_what_it_found(costs: MemoryCostStore) -> None:
+    """Interrupted as soon as a better graph is known, of a budget of ten minutes."""
+    cancel = CancelToken()
+
+    def interrupt(progress: Progress) -> None:
+        if progress.best_cost < progress.cost_before:
+            cancel.interrupt()
+
+    model, options = lifted(skewed_products()), Options(budget=600.0, threads=1)
+    began = time.monotonic()
+    result = optimize(model, rules(ASSOCIATIVE), options, Measured(costs), interrupt, cancel)
+    assert time.monotonic() - began < 120
+    assert result.report.search.stopped_by == "interrupted"
+    assert (result.report.returned, result.report.equivalence.samples > 0) == ("optimized", True)
+
+
+def test_what_is_interrupted_before_the_search_is_returned_as_it_was(costs: MemoryCostStore) -> None:
+    cancel = CancelToken()
+    cancel.interrupt()
+    options = Options(budget=600.0, threads=1)
+    model = lifted(skewed_products())
+    report = optimize(model, rules(ASSOCIATIVE), options, Measured(costs), None, cancel).report
+    assert (report.returned, report.search.stopped_by) == ("original", "interrupted")
+    assert "the search was interrupted" in report.why
+
+
 def test_an_internal_failure_returns_the_original_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(MemoryCostStore):
         def get_many(self, keys: Iterable[str]) -> Mapping[str, float]:

@@ -66,6 +66,9 @@ def test_every_strategy_stops_when_told_and_tells_how_far_it_is(strategy: str) -
     cancel.cancel()
     limits = SearchLimits(deadline=time.monotonic() + 20)
     assert search(strategy, graph, Watch(limits, cancel)).stopped_by == "cancelled"
+    interrupted = CancelToken()
+    interrupted.interrupt()
+    assert search(strategy, graph, Watch(limits, interrupted)).stopped_by == "interrupted"
     limited = SearchLimits(deadline=time.monotonic() + 20, max_candidates=30)
     result = search(strategy, graph, Watch(limited, report=told.append, report_interval=0.0))
     assert (result.stopped_by, result.candidates) == ("max_candidates", 30)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from superopt.ir.graph import Graph
@@ -51,8 +51,9 @@ _NEAR = 1.5
 @dataclass
 class Planner:
     """Plans graphs for one cluster and one objective; caches are kept between graphs. ``seed`` is that of
-    random moves. ``deadline`` is a time of the monotonic clock; ``was_cut``: whether it has interrupted
-    anything. Expert plans are evaluated even after the deadline."""
+    random moves. ``deadline`` is a time of the monotonic clock, which is over, too, once ``is_cut_short`` is
+    true; ``was_cut``: whether it has interrupted anything. Expert plans are evaluated even after the
+    deadline."""
 
     cluster: Cluster
     objective: ParallelObjective
@@ -60,6 +61,7 @@ class Planner:
     deadline: float = float("inf")
     seed: int = 0
     was_cut: bool = False
+    is_cut_short: Callable[[], bool] = lambda: False
     tables: Tables = field(default_factory=Tables)
     _shared: Prices = field(init=False)
     _compute: Compute = field(init=False)
@@ -258,7 +260,7 @@ class Planner:
 
     def is_expired(self) -> bool:
         """Whether the deadline has passed."""
-        is_late = time.monotonic() >= self.deadline
+        is_late = time.monotonic() >= self.deadline or self.is_cut_short()
         self.was_cut = self.was_cut or is_late
         return is_late
 
