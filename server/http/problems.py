@@ -9,13 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import cast
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from superopt.errors import MissingServiceError
+from superopt.server.page.problem_page import PROBLEM_POLICY, prefers_html, problem_page
 from superopt.server.problem_types import ProblemType
 from superopt.server.worker.device import UnknownDeviceError
 from superopt.substitution_db.store.engine import DatabaseFullError
@@ -41,12 +42,16 @@ class Problem(Exception):  # noqa: N818 - what it carries is the answer
         self.errors = errors
         self.headers = dict(headers or {})
 
-    def response(self, request: Request) -> JSONResponse:
-        """The response with the problem document."""
+    def response(self, request: Request) -> Response:
+        """The response with the problem document; a page for people who open an address in a browser."""
         document = self.type.document(self.detail, instance=request.url.path)
         if self.errors:
             document["errors"] = list(self.errors)
-        return JSONResponse(document, self.type.status, self.headers, MEDIA_TYPE)
+        headers = {**self.headers, "Vary": "Accept"}
+        if request.method == "GET" and prefers_html(request.headers.get("accept", "")):
+            headers["Content-Security-Policy"] = PROBLEM_POLICY
+            return HTMLResponse(problem_page(document), self.type.status, headers)
+        return JSONResponse(document, self.type.status, headers, MEDIA_TYPE)
 
 
 def install(app: FastAPI, routers: Iterable[APIRouter]) -> None:
@@ -79,15 +84,16 @@ def sentence(errors: Sequence[Mapping[str, str]]) -> str:
     return f"{first['field']}: {first['detail']}" if first["field"] else first["detail"]
 
 
-def _problem(request: Request, error: Exception) -> JSONResponse:
+def _problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
     return error.response(request)
 
 
+_SHOWN_CHARACTERS = 200
 _BY_STATUS = {404: ProblemType.NOT_FOUND, 405: ProblemType.METHOD, 415: ProblemType.CONTENT_TYPE}
 
 
-def _http(request: Request, error: Exception) -> JSONResponse:
+def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     type_ = _BY_STATUS.get(error.status_code, ProblemType.BAD_REQUEST)
     if error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -96,6 +102,8 @@ def _http(request: Request, error: Exception) -> JSONResponse:
     if type_ is ProblemType.METHOD:
         headers["Allow"] = ", ".join(_allowed(request))
     detail = f"{request.method} {request.url.path}: {error.detail}"
+    if type_ is ProblemType.NOT_FOUND:
+        detail = f"there is nothing at {request.url.path[:_SHOWN_CHARACTERS]}"
     return Problem(type_, detail, headers=headers).response(request)
 
 
@@ -109,13 +117,13 @@ def _allowed(request: Request) -> list[str]:
     return sorted(methods | {"HEAD"} if "GET" in methods else methods)
 
 
-def _validation(request: Request, error: Exception) -> JSONResponse:
+def _validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     errors = field_errors(error, drop=1)
     return Problem(ProblemType.PARAMETERS, sentence(errors), errors=errors).response(request)
 
 
-def _missing(request: Request, error: Exception) -> JSONResponse:
+def _missing(request: Request, error: Exception) -> Response:
     _log.error("%s %s: %s", request.method, request.url.path, error)
     if isinstance(error, DatabaseFullError):
         return _full(request)
@@ -126,19 +134,19 @@ def _missing(request: Request, error: Exception) -> JSONResponse:
     return Problem(ProblemType.DATABASE, detail, headers={"Retry-After": "5"}).response(request)
 
 
-def _disk(request: Request, error: Exception) -> JSONResponse:
+def _disk(request: Request, error: Exception) -> Response:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         _log.error("%s %s: %s", request.method, request.url.path, error)
         return _full(request)
     return internal(request, error)
 
 
-def _full(request: Request) -> JSONResponse:
+def _full(request: Request) -> Response:
     detail = "the disk of the service is full; try again later"
     return Problem(ProblemType.DISK_FULL, detail, headers={"Retry-After": "60"}).response(request)
 
 
-def internal(request: Request, error: Exception) -> JSONResponse:
+def internal(request: Request, error: Exception) -> Response:
     """The response to a request that hit an internal error, logged under a number."""
     number = secrets.token_hex(8)
     _log.error("%s %s: internal error %s", request.method, request.url.path, number, exc_info=error)

@@ -72,6 +72,7 @@ class _File:
 @router.get("/library")
 @router.get("/library/{identity}")
 @router.get("/prove")
+@router.get("/docs")
 def show_page(request: Request) -> Response:
     """The page; its scripts choose the view by the URL."""
     return _page_file("index.html").response(request, {"Content-Security-Policy": _PAGE_POLICY})

@@ -96,6 +96,31 @@ def test_the_library_is_searched_and_a_rule_read(page: Page) -> None:
     expect(page.get_by_label("Operator")).to_have_value("matmul")
 
 
+def test_the_api_is_read(page: Page, service: Service) -> None:
+    page.goto("/docs")
+    operations = page.locator("#optimizations details.operation")
+    expect(operations).to_have_count(7)
+    operations.filter(has_text="Accept a model").locator("summary").click()
+    submit = operations.filter(has_text="Accept a model")
+    expect(submit.get_by_role("row", name="Idempotency-Key").first).to_contain_text("header")
+    expect(submit.get_by_role("row", name="model").first).to_contain_text("The ONNX model.")
+    expect(submit.get_by_role("row", name="507")).to_contain_text("Not enough disk space")
+    expect(submit.locator("pre")).to_contain_text("-F model=@net.onnx \\\n  -F 'options={")
+    expect(submit.locator("pre")).to_contain_text(f"{service.address}/v1/optimizations")
+    submit.get_by_role("link", name="OptimizationDocument").first.click()
+    schema = page.locator("#schema-OptimizationDocument")
+    expect(schema.get_by_role("row", name="reused_from")).to_be_visible()
+    expect(page.locator("#schema-OptimizationOptions")).not_to_have_attribute("open", "")
+
+
+def test_people_at_an_unknown_address_get_a_page_with_a_way_back(page: Page) -> None:
+    page.goto("/no/such/<b>place</b>")
+    expect(page.get_by_role("heading", name="Not found")).to_be_visible()
+    expect(page.locator("main")).to_contain_text("There is nothing at /no/such/<b>place</b>")
+    page.get_by_role("link", name="Back to superopt").click()
+    expect(page.get_by_role("heading", name="Optimise a model")).to_be_visible()
+
+
 def test_an_equation_is_proved_refuted_or_cannot_be_read(page: Page) -> None:
     page.goto("/prove")
     equation = page.get_by_label("Equation", exact=True)

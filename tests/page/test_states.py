@@ -18,7 +18,7 @@ from superopt.server.problem_types import ProblemType
 from superopt.substitution_db.store.records import Evidence
 from tests.page.conftest import RULES, Service
 
-VIEWS = ("/", "/optimizations", "/optimizations/unknown", "/library", "/prove")
+VIEWS = ("/", "/optimizations", "/optimizations/unknown", "/library", "/prove", "/docs", "/unknown")
 
 
 def test_every_file_is_from_here_and_no_other_can_be_had(service: Service) -> None:
@@ -31,7 +31,9 @@ def test_every_file_is_from_here_and_no_other_can_be_had(service: Service) -> No
         assert not re.search(r'\son\w+="|style="|<style|<script>', page.text)
         assert "script-src 'self';" in viewer.headers["content-security-policy"]
         assert viewer.headers["x-frame-options"] == "SAMEORIGIN"
-        assert all(http.get(path).text == page.text for path in ("/optimizations/x", "/library/x", "/prove"))
+        assert all(
+            http.get(path).text == page.text for path in ("/optimizations/x", "/library/x", "/prove", "/docs")
+        )
         for path in ("/page/files/%2e%2e/routes.py", "/page/files/index.html", "/netron/server.py"):
             assert http.get(path).status_code == 404, path
         assert http.get("/", headers={"If-None-Match": page.headers["etag"]}).status_code == 304

@@ -4,6 +4,7 @@ import { icon } from "./icons.js";
 import { json } from "./api.js";
 import { mark } from "./keys.js";
 import { failure } from "./parts.js";
+import { view as docs } from "./views/docs.js";
 import { view as library } from "./views/library.js";
 import { view as missing } from "./views/missing.js";
 import { view as newRun } from "./views/new.js";
@@ -19,6 +20,7 @@ const ROUTES = [
   [/^\/library$/, "library", library],
   [/^\/library\/([^/]+)$/, "library", rule],
   [/^\/prove$/, "prove", prove],
+  [/^\/docs$/, "docs", docs],
 ];
 
 const main = document.getElementById("main");
