@@ -84,7 +84,7 @@ def measure(
     """Optimises the original within ``budget`` seconds, then runs all three for ``seconds``."""
     original = micrograph.original()
     result = api.optimize_with(original, Options(budget=budget, threads=threads))
-    ours = result.model.to_bytes()
+    ours = result.to_bytes()
     files = (original.SerializeToString(), micrograph.by_hand().SerializeToString(), ours)
     loaded = [LoadedModel(model, threads) for model in files[:2]]
     feeds = plan_inputs(lift(load_model(original)), loaded[0].inputs, {}).draw(

@@ -120,6 +120,12 @@ class Options:
         parsed = {OPTIONS[name].field: OPTIONS[name].parsed(value) for name, value in values.items()}
         return cls(**parsed)  # pyright: ignore[reportArgumentType]
 
+    @classmethod
+    def from_python(cls, values: Mapping[str, object]) -> Options:
+        """The options by their names in Python; raises InvalidOptionError, with these names."""
+        require_python(values)
+        return cls(**{name: PYTHON_OPTIONS[name].parsed(value) for name, value in values.items()})  # pyright: ignore[reportArgumentType]
+
     def to_json(self) -> dict[str, object]:
         """The options as a report holds them, by their names in Python."""
         return {one.field: _jsonable(getattr(self, one.field)) for one in OPTIONS.values() if one.surfaces}
@@ -164,6 +170,15 @@ def _option(declaration: Field[object], annotated: object) -> Option:
 
 OPTIONS: OptionTable = declared(Options)
 """All options by their names in JSON."""
+
+
+PYTHON_OPTIONS: OptionTable = {one.field: replace(one, name=one.field) for one in OPTIONS.values()}
+"""All options by their names in Python."""
+
+
+def require_python(values: Mapping[str, object]) -> None:
+    """Raises InvalidOptionError for the first wrong one of values by their names in Python."""
+    require(mismatches(PYTHON_OPTIONS, values, is_cluster=values.get("cluster") is not None))
 
 
 def offered(surface: Surface) -> OptionTable:

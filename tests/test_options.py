@@ -85,7 +85,11 @@ def test_the_commands_have_the_options() -> None:
 
 def test_python_has_the_options() -> None:
     parameters = _parameters(superopt.optimize)
-    for name in ("model", "database", "progress"):
+    described = inspect.getdoc(superopt.optimize) or ""
+    for name, parameter in parameters.items():
+        assert parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY), name
+        assert f"\n    {name}: " in described, f"{name} is missing in the docstring of superopt.optimize"
+    for name in ("model", "plan", "example_inputs", "database", "progress"):
         del parameters[name]
     options = {option.field: option for option in offered(Surface.PYTHON).values()}
     assert list(parameters) == list(options)

@@ -345,7 +345,7 @@ def test_an_optimization_that_is_told_to_end_leaves_nothing(model: Path, tmp_pat
 def test_python_gets_the_original(model: Path, function: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("superopt.journeys.python.OPTIMIZE", f"{HERE}:{function}")
     result = superopt.optimize(model.read_bytes(), budget=BUDGET)
-    assert result.model.to_bytes() == model.read_bytes()
+    assert result.to_bytes() == model.read_bytes()
     assert result.report.returned == "original"
     assert result.report.why
     assert result.report.model.nodes_before == 2

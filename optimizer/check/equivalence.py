@@ -36,8 +36,9 @@ _LOOK_SHARE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Equivalence:
-    """Verdict on two models. ``weak``: the outputs hardly depended on the inputs, or mostly on rounding.
-    ``max_rel_error`` is relative to the largest element of an output, ``tolerance`` is the floor."""
+    """Verdict on two models, true if it ``passed``. ``weak``: the outputs hardly depended on the inputs, or
+    mostly on rounding. ``max_rel_error`` is relative to the largest element of an output, ``tolerance`` is
+    the floor."""
 
     passed: bool
     samples: int
@@ -47,6 +48,9 @@ class Equivalence:
     why: str = ""
     weak: bool = False
     evidence: Evidence = field(default_factory=Evidence)
+
+    def __bool__(self) -> bool:
+        return self.passed
 
 
 class Reference:

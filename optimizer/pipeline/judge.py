@@ -135,7 +135,11 @@ class Trial(ABC, Generic[V]):
         """The verdict on a variant; if its outputs differ, on the variant without the rules at fault, which
         are reported."""
         verdict = self.last = self._judge(variant)
-        while verdict.variant.trace and verdict.equivalence and exceeds_rounding(verdict.equivalence):
+        while (
+            verdict.variant.trace
+            and verdict.equivalence is not None
+            and exceeds_rounding(verdict.equivalence)
+        ):
             start, trace = self._prepared.canonical.graph, verdict.variant.trace
             suspect = find_suspect(start, trace, self._request.rules, self._equivalence_of)
             if suspect is None:

@@ -151,13 +151,13 @@ def replay(
     as_json: JsonOption = False,
 ) -> None:
     """Apply a recorded trace again. Unverified rules and models that are not equivalent are rejected."""
-    from superopt.journeys import in_process as api
     from superopt.journeys import replay as recording
+    from superopt.journeys.report_files import read_report
     from superopt.onnx_io import require_destination
 
     output = Output.beside(as_json, out)
     require_destination(out, model)
-    recorded = api.read_report(report)
+    recorded = read_report(report)
     lowered = recording.replay(model, recorded, database=database)
     if check:
         recording.require_equal(model, lowered, recorded, database=database)
@@ -181,11 +181,11 @@ def report_page(
     as_json: JsonOption = False,
 ) -> None:
     """Render a report as HTML: gains, rules applied, and why other rules were not used."""
-    from superopt.journeys import in_process as api
+    from superopt.journeys.report_files import read_report, write_page, write_report
 
     del database
     output = Output.beside(as_json, out)
-    write = api.write_page if is_stream(out) else api.write_report
-    size = write(api.read_report(report), out)
+    write = write_page if is_stream(out) else write_report
+    size = write(read_report(report), out)
     output.document({"path": str(out)})
     output.line(f"{shown(out)}: {size / 1e3:.0f} kB")

@@ -17,8 +17,8 @@ from superopt.cli.output import Output, several
 from superopt.cli.plan_views import print_plan
 from superopt.cli.run_progress import Loudness
 from superopt.cli.size_views import frozen_pairs, size_pairs
-from superopt.journeys import in_process as api
 from superopt.journeys.optimize_job import optimized
+from superopt.journeys.report_files import write_report
 from superopt.onnx_io import require_destination
 from superopt.optimizer.pipeline.report import Report, SearchSummary
 from superopt.processes.child import JsonObject
@@ -55,7 +55,7 @@ def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> J
     if reports:
         progress({"finished": answer})
     for path in reports:
-        api.write_report(document, path)
+        write_report(document, path)
         progress({"reported": str(path)})
     return answer
 

@@ -10,9 +10,9 @@ import typer
 from superopt.cli.output import DatabaseOption, JsonOption, Output, destination
 from superopt.errors import InvalidOptionError
 from superopt.files import is_stream, require_writable
-from superopt.journeys import in_process as api
 from superopt.journeys import replay as recorded
 from superopt.journeys.clusters import find_cluster
+from superopt.journeys.report_files import read_report
 from superopt.optimizer.parallel.simulator import write_trace
 
 ModelArgument = Annotated[Path, typer.Argument(help="The model that was optimised with --cluster.")]
@@ -38,7 +38,7 @@ def shards(
     output = Output(as_json)
     if out == Path("-") or is_stream(out):
         raise InvalidOptionError(f"output: expected the path of a new directory, got {out}")
-    devices, models = recorded.write_shards(model, api.read_report(report), out, database=database)
+    devices, models = recorded.write_shards(model, read_report(report), out, database=database)
     output.document({"path": str(out), "devices": devices, "models": models})
     output.line(f"{out}: {models} models for {devices} devices, manifest.json")
 
@@ -62,7 +62,7 @@ def timeline(
     """Simulate a plan again and write its whole timeline as a Chrome trace."""
     output = Output.beside(as_json, out)
     require_writable(out)
-    found = recorded.simulation_of(model, api.read_report(report), find_cluster(cluster), database=database)
+    found = recorded.simulation_of(model, read_report(report), find_cluster(cluster), database=database)
     write_trace(found, out)
     output.document({"path": str(out), "microseconds": found.microseconds})
     output.line(f"{out}: {found.microseconds:,.0f} us; open it in https://ui.perfetto.dev")

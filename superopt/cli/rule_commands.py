@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +11,9 @@ from superopt.axioms import load_axioms
 from superopt.cli.axiom_commands import print_axioms
 from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output
 from superopt.cli.progress import counted
-from superopt.equations import format_equation, parse_equation
+from superopt.equations import format_equation
 from superopt.ir import Equation
+from superopt.journeys import proving as api
 from superopt.journeys.library.gate import (
     GateResult,
     compare_hashes_of_files,
@@ -21,12 +21,11 @@ from superopt.journeys.library.gate import (
     gate_files,
     gate_library,
 )
-from superopt.journeys.library.judging import condition_object, condition_of, judge_equation
+from superopt.journeys.proving import DEFAULT_SECONDS
 from superopt.substitution_db.rules.currency import current
 from superopt.verifier import Status, Verdict
-from superopt.verifier.certificates.certificate import certificate_object, format_certificate
+from superopt.verifier.certificates.certificate import format_certificate
 from superopt.verifier.conditions.inference import Conditional
-from superopt.verifier.pool import Allowance, judge_alone
 
 NO = 1
 UNDECIDED = 3
@@ -40,7 +39,9 @@ def register(app: typer.Typer) -> None:
 
 def prove(
     equation: Annotated[str, typer.Argument(metavar='"LHS => RHS"', help="The rule to prove.")],
-    seconds: Annotated[float, typer.Option("--timeout", min=0.001, help="Time limit in seconds.")] = 300.0,
+    seconds: Annotated[
+        float, typer.Option("--timeout", min=0.001, help="Time limit in seconds.")
+    ] = DEFAULT_SECONDS,
     database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -49,59 +50,22 @@ def prove(
     """
     del database
     output = Output(as_json)
-    parsed = parse_equation(equation)
-    started = time.monotonic()
-    verdict = judge_alone(judge_equation, parsed, lost=_lost, allowance=Allowance(seconds=seconds))
-    conditional = None
-    left = started + seconds - time.monotonic()
-    if verdict.status is Status.REFUTED and left > 0:
-        conditional = judge_alone(condition_of, parsed, lost=_no_condition, allowance=Allowance(seconds=left))
-    output.document(_verdict_document(parsed, verdict, conditional))
-    output.line(format_equation(parsed))
+    judgement = api.prove(equation, timeout=seconds)
+    output.document(judgement.to_json())
+    output.line(format_equation(judgement.equation))
+    verdict = judgement.details
     match verdict.status:
         case Status.VERIFIED:
-            _print_proof(parsed, verdict, output)
+            _print_proof(judgement.equation, verdict, output)
             return 0
         case Status.REFUTED:
             output.line(f"refuted: {verdict.counterexample}")
-            if conditional is not None:
-                _print_condition(conditional, output)
+            if judgement.condition is not None:
+                _print_condition(judgement.condition, output)
             return NO
         case _:
             output.line(f"unproved: {verdict.reason}")
             return UNDECIDED
-
-
-def _lost(_: Equation, reason: str) -> Verdict:
-    return Verdict(Status.UNPROVED, reason=reason)
-
-
-def _no_condition(_: Equation, __: str) -> None:
-    return None
-
-
-def _verdict_document(
-    equation: Equation, verdict: Verdict, conditional: Conditional | None
-) -> dict[str, object]:
-    return {
-        "equation": format_equation(equation),
-        "verdict": _said(verdict),
-        "prover": verdict.prover,
-        "version": verdict.version,
-        "grade": verdict.grade,
-        "confirmed_by": verdict.confirmed_by,
-        "certificate": certificate_object(verdict.certificate) if verdict.certificate else None,
-        "axioms_used": list(verdict.axioms_used),
-        "milliseconds": verdict.milliseconds,
-        "validated_shapes": list(verdict.validated_shapes),
-        "counterexample": verdict.counterexample,
-        "condition": condition_object(conditional),
-        "reason": verdict.reason,
-    }
-
-
-def _said(verdict: Verdict) -> str:
-    return "proved" if verdict.status is Status.VERIFIED else str(verdict.status)
 
 
 def _print_proof(equation: Equation, verdict: Verdict, output: Output) -> None:

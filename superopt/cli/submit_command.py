@@ -24,8 +24,8 @@ from superopt.client import Client, Event, Optimization, OptimizationEndedError
 from superopt.client.errors import error_of
 from superopt.errors import InvalidInputError, InvalidOptionError, MissingServiceError
 from superopt.files import is_stream, require_destinations
-from superopt.journeys import in_process as api
 from superopt.journeys.clusters import description_of
+from superopt.journeys.report_files import write_report
 from superopt.onnx_io import external_locations
 
 API_KEY = "SUPEROPT_API_KEY"
@@ -83,7 +83,7 @@ def submit(
         if out is not None:
             client.save_model(ended.id, out)
         for path in reports:
-            api.write_report(result, path)
+            write_report(result, path)
     output.document({"id": ended.id, "state": ended.state, "report": result})
     _summarise(ended, result, output)
     written = [*([out] if out else []), *reports]

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import cast
 
 from superopt import optimizer
 from superopt.axioms import load_axioms
 from superopt.equations import format_equation
-from superopt.errors import InvalidFileError, InvalidModelError
-from superopt.files import require_report_path, write_atomically
+from superopt.errors import InvalidModelError
 from superopt.ir import Graph, Input, Weight
 from superopt.journeys.bodies import BodyOptimization, expanded, is_only_slower, sizes_of_inputs
 from superopt.journeys.body_inspection import InspectedBody, inspected_bodies
 from superopt.journeys.freezing import as_requested
+from superopt.journeys.result import Result
 from superopt.journeys.suspect_evidence import suspect_evidence
 from superopt.journeys.targets import find_target
-from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model
+from superopt.onnx_io import LiftedModel, ModelSource, lift, load_model
 from superopt.onnx_io.freezing import declared_sizes, sizes_at
 from superopt.onnx_io.lifting import computes_sizes
 from superopt.ops import Opaque
-from superopt.optimizer import CancelToken, Measured, Options, Progress, Report, Simulated
+from superopt.optimizer import CancelToken, Measured, Options, Progress, Simulated
 from superopt.optimizer.check import (
     Equivalence,
     Reference,
@@ -48,9 +46,9 @@ from superopt.optimizer.parallel.topology import Cluster
 from superopt.optimizer.pipeline.bisection import Suspect
 from superopt.optimizer.pipeline.judge import Judge
 from superopt.optimizer.pipeline.prepare import Request, prepare
-from superopt.optimizer.pipeline.report import SCHEMA
 from superopt.optimizer.pipeline.runnable import loads, runnable_original, weight_bytes
 from superopt.optimizer.pipeline.selection import is_safe_with_infinities
+from superopt.options import DEFAULTS, require_python
 from superopt.rewriting import Substitution, find_matches, substitutions_of
 from superopt.substitution_db import open_database
 from superopt.substitution_db.database import Database
@@ -65,24 +63,6 @@ _SETTLING_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class Result:
-    """The result of an optimization, and the library whose rules it used."""
-
-    model: LoweredModel
-    report: Report
-    library: PublishedRules
-
-    def to_json(self) -> dict[str, object]:
-        """The report as JSON values, with the library that the rules were taken from."""
-        library = {"version": self.library.version, "sha256": self.library.sha256}
-        return {**self.report.to_json(), "library": library}
-
-    def save(self, path: str | Path) -> None:
-        """Writes the model atomically, with external data beside it."""
-        self.model.save(Path(path))
-
-
-@dataclass(frozen=True)
 class MatchingRule:
     """A rule that matches somewhere in a model, and at how many sites."""
 
@@ -91,7 +71,7 @@ class MatchingRule:
     sites: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Inspection:
     """Description of a model.
 
@@ -135,6 +115,13 @@ class Inspection:
                 for name, places, guess in self.dimensions
             ],
         }
+
+    def __repr__(self) -> str:
+        dimensions = "".join(f", {name} open" for name, _, _ in self.dimensions)
+        return (
+            f"Inspection({self.name}, {self.nodes} nodes, {len(self.opaque)} opaque{dimensions}, "
+            f"{len(self.matches)} of {self.rules} rules match)"
+        )
 
     @property
     def size_options(self) -> str:
@@ -232,15 +219,23 @@ def check(
     samples: int = 4,
     seed: int = 0,
     tolerance: float | None = None,
-    inputs: Path | None = None,
-    dims: Mapping[str, int] | None = None,
+    inputs: str | Path | None = None,
+    dims: Mapping[str, int] = DEFAULTS.dims,
 ) -> Equivalence:
-    """Whether two models give the same outputs on random inputs; ``dims`` gives symbolic dimensions. Where
-    the second has a size and the first none, inputs have that size."""
+    """Whether the second model is as accurate as the first on ``samples`` random inputs; the verdict is true
+    if so.
+
+    ``dims`` are sizes of symbolic dimensions; where the second model has a size and the first none, inputs
+    have that size. ``inputs`` is an .npz file with inputs to use as well. ``tolerance`` is the error allowed
+    beyond the first model's own rounding error, by default one by element type. Raises InvalidModelError,
+    InvalidOptionError.
+    """
+    require_python({"samples": samples, "seed": seed, "tolerance": tolerance, "inputs": inputs, "dims": dims})
+    inputs = None if inputs is None else Path(inputs)
     if inputs is not None:
         require_archive(inputs)
     source, compared_with = (load_model(model, loads) for model in (first, second))
-    dims = {**sizes_at(source, declared_sizes(compared_with)), **(dims or {})}
+    dims = {**sizes_at(source, declared_sizes(compared_with)), **dims}
     lifted = lift(replace(source, apart=names_apart(source, dims, inputs)))
     other = lift(compared_with)
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
@@ -257,7 +252,8 @@ def check(
 
 
 def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:
-    """Describes a model, and finds the verified rules that match."""
+    """Describes a model: operators, shapes, symbolic dimensions, nodes that stay as they are with reasons,
+    and the proved rules that match. Raises InvalidModelError."""
     source = expanded(load_model(model, loads), ())
     lifted = lift(source)
     with open_database(database) as opened:
@@ -301,42 +297,6 @@ def _usual_sizes(lifted: LiftedModel) -> Sizing:
             return settle_sizes(lifted, plan, (), opened, time.monotonic() + _SETTLING_SECONDS)
         except RuntimeRefusedError:
             return guess_sizes(lifted, {})
-
-
-def read_report(path: Path) -> Mapping[str, object]:
-    """Reads a report as JSON values. Raises InvalidFileError."""
-    try:
-        content: object = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidFileError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise InvalidFileError(f"{path}: expected a report in JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise InvalidFileError(f"{path}: expected a report, a JSON object")
-    report = cast("Mapping[str, object]", content)
-    if report.get("schema") != SCHEMA:
-        raise InvalidFileError(f"{path}: expected a report of schema {SCHEMA}, got {report.get('schema')!r}")
-    return report
-
-
-def write_report(report: Mapping[str, object], path: Path) -> int:
-    """Writes a report atomically, as JSON, or as HTML if the path ends in .html. Returns its size in bytes.
-
-    Raises InvalidFileError for an invalid report, InvalidOptionError for a path with another ending.
-    """
-    require_report_path(path)
-    if path.suffix.lower() == ".html":
-        return write_page(report, path)
-    content = (json.dumps(report, indent=1, ensure_ascii=False) + "\n").encode()
-    write_atomically(path, content)
-    return len(content)
-
-
-def write_page(report: Mapping[str, object], path: Path) -> int:
-    """Writes a report as HTML regardless of the path's ending; otherwise as ``write_report``."""
-    content = optimizer.html_of(report).encode()
-    write_atomically(path, content)
-    return len(content)
 
 
 def verified_substitutions(database: Database) -> tuple[Substitution, ...]:

@@ -16,6 +16,7 @@ from superopt.errors import InvalidModelError
 from superopt.files import atomic_path
 from superopt.journeys import in_process as api
 from superopt.journeys.clusters import described_cluster, find_cluster
+from superopt.journeys.report_files import read_report, write_report
 from superopt.onnx_io import LoweredModel, load_model
 from superopt.onnx_io.detaching import attach, detach
 from superopt.onnx_io.external import LIMIT
@@ -49,9 +50,9 @@ class Attached(api.Result):
             return
         with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
             detached = Path(directory) / "model.onnx"
-            self.model.save(detached)
+            self.lowered.save(detached)
             if sum(file.stat().st_size for file in detached.parent.iterdir()) > LIMIT:
-                self.model.save(target)
+                self.lowered.save(target)
                 return
             with atomic_path(target) as part, part.open("wb") as file:
                 attach(detached, file)
@@ -70,7 +71,7 @@ def optimized(arguments: JsonObject, progress: Tell) -> api.Result:
         result = _optimized(detached, arguments, progress)
     except InvalidModelError:
         return _optimized(path, arguments, progress)  # messages name the file that the user gave
-    return Attached(result.model, _report_of(result.report, path), result.library, path)
+    return Attached(result.lowered, _report_of(result.report, path), result.library, path)
 
 
 def _report_of(report: Report, path: Path) -> Report:
@@ -99,7 +100,7 @@ def _optimized(path: Path, arguments: JsonObject, progress: Tell) -> api.Result:
         options["cluster"] = cluster.name
     chosen = Options.from_json(options)
     plan = cast("str | None", arguments.get("plan"))
-    recorded = None if plan is None else api.read_report(Path(plan))
+    recorded = None if plan is None else read_report(Path(plan))
 
     def tell(state: Progress) -> None:
         progress({name: value if _is_json(value) else None for name, value in asdict(state).items()})
@@ -145,7 +146,7 @@ def copy(arguments: JsonObject, progress: Tell) -> JsonObject:
 def page(arguments: JsonObject, progress: Tell) -> JsonObject:
     """Writes a report as HTML."""
     del progress
-    api.write_report(cast("JsonObject", arguments["report"]), Path(str(arguments["path"])))
+    write_report(cast("JsonObject", arguments["report"]), Path(str(arguments["path"])))
     return {}
 
 

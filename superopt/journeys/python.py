@@ -8,13 +8,16 @@ import shutil
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, TypeAlias, cast
 
-from superopt.journeys.in_process import Result
+from superopt.errors import InvalidOptionError
+from superopt.journeys.result import Result
 from superopt.journeys.supervision import OPTIMIZE, Job, Outcome, run_job
+from superopt.journeys.torch_export import TorchModule, exported, is_torch_module
 from superopt.onnx_io import LoweredModel, ModelSource, load_model
 from superopt.optimizer import Progress, Report
 from superopt.optimizer.pipeline.report import (
@@ -30,11 +33,12 @@ from superopt.optimizer.pipeline.runnable import loads
 from superopt.options import DEFAULTS, Options
 from superopt.substitution_db.rules.versions import PublishedRules
 
-ProgressCallback = Callable[[Progress], None]
+OptimizableModel: TypeAlias = "ModelSource | TorchModule"
+ProgressCallback: TypeAlias = Callable[[Progress], None]
 
 
 def optimize(
-    model: ModelSource,
+    model: OptimizableModel,
     *,
     objective: str = DEFAULTS.objective,
     target: str = DEFAULTS.target,
@@ -53,69 +57,157 @@ def optimize(
     memory_limit: int | None = DEFAULTS.memory_limit,
     runtime: str = DEFAULTS.runtime,
     cluster: str | Path | None = DEFAULTS.cluster,
+    plan: str | Path | None = None,
+    example_inputs: object = None,
     database: str | None = None,
     progress: ProgressCallback | None = None,
 ) -> Result:
-    """An equivalent model that is measurably better, or the original.
+    """An equivalent model that is measurably better, or the given one with the reason.
 
-    ``model`` is a path, bytes, a ModelProto or an onnx-ir model; ``database`` is the URL of rules and costs.
-    All others are the options of ``superopt.options``: ``budget`` is the wall time in seconds from the call
-    to the written file; ``dims`` are sizes of symbolic dimensions, with which the model is priced, checked
-    and timed (others are guessed). ``freeze`` are sizes for which alone the result is made, ``"all"`` those
-    of ``inputs``. ``cluster`` is a cluster description file or the name of a known machine; the result then
-    has a plan for all its devices, chosen by predicted cost.
+    The work runs in a child process, which is killed if it exceeds its time or ``progress`` raises; the given
+    model is then returned, with the reason in the report.
 
-    The work runs in a child process, which is killed if it exceeds its time or ``progress``, called in this
-    process, raises; the original is then returned, with the reason in the report. Raises InvalidModelError,
-    InvalidOptionError, MissingServiceError.
+    Args:
+        model: A path, the bytes of a file, an ``onnx.ModelProto``, an ``onnx_ir.Model``, or a
+            ``torch.nn.Module`` with its ``example_inputs``.
+        objective: What to minimise: ``latency``, ``throughput``, ``flops``, ``memory``, ``traffic``,
+            ``launches``; with a cluster ``latency``, ``throughput``, ``training``.
+        target: The device: ``cpu``, ``cuda``, an imported cost profile or the file of one.
+        search: The strategy: ``auto``, ``backtracking``, ``regions``, ``beam``; with a cluster ``auto``,
+            ``none``.
+        budget: Seconds for everything. The export of a PyTorch module comes before.
+        max_candidates: End the search after so many candidates; None for no limit.
+        alpha: Explore graphs that cost up to this many times the best; at least 1.
+        seed: Seed of everything random.
+        threads: Threads of the runtime; None for all physical cores.
+        dims: Sizes of symbolic dimensions at which to price, check and time; others are guessed.
+        freeze: Sizes of symbolic dimensions for which alone the result is made; ``"all"`` takes those of
+            ``inputs``.
+        inputs: An .npz file with inputs by name, used to check and time besides random ones.
+        tolerance: Error allowed beyond the model's own; None for one by element type.
+        keep: Names of nodes that stay as they are.
+        exclude_rules: Ids of rules that are not used.
+        memory_limit: Bytes for weights and tensors, of each device; None for no limit.
+        runtime: Whose operators may be written: ``portable`` or ``onnxruntime``.
+        cluster: The file of a cluster description or a known machine, as ``dgx-h100:4``. The result then has
+            a plan for all devices, chosen by predicted cost.
+        plan: With a cluster, the report whose plan is evaluated in place of a search.
+        example_inputs: For a PyTorch module the arguments of its ``forward``: a tensor, a tuple, or a dict by
+            name. The model is made for their shapes.
+        database: URL of the database of rules and costs; None for ``SUPEROPT_DATABASE_URL``, or a file in the
+            user's data directory.
+        progress: Called in this process with a ``superopt.Progress`` about once a second.
+
+    Raises:
+        InvalidModelError: The model cannot be read, run or exported.
+        InvalidOptionError: An argument has a wrong type or value.
+        InvalidFileError: A file of ``inputs``, ``cluster`` or ``plan`` cannot be read.
+        MissingServiceError: The target is not there.
     """
-    started = time.monotonic()
-    options = Options(
-        objective=objective,
-        target=target,
-        search=search,
-        budget=budget,
-        max_candidates=max_candidates,
-        alpha=alpha,
-        seed=seed,
-        threads=threads,
-        dims=dims,
-        freeze=freeze,
-        inputs=None if inputs is None else Path(inputs),
-        tolerance=tolerance,
-        keep=tuple(keep),
-        exclude_rules=tuple(exclude_rules),
-        memory_limit=memory_limit,
-        runtime=runtime,
-        cluster=None if cluster is None else str(cluster),
+    options = Options.from_python(
+        {
+            "objective": objective,
+            "target": target,
+            "search": search,
+            "budget": budget,
+            "max_candidates": max_candidates,
+            "alpha": alpha,
+            "seed": seed,
+            "threads": threads,
+            "dims": dims,
+            "freeze": freeze,
+            "inputs": inputs,
+            "tolerance": tolerance,
+            "keep": keep,
+            "exclude_rules": exclude_rules,
+            "memory_limit": memory_limit,
+            "runtime": runtime,
+            "cluster": str(cluster) if isinstance(cluster, Path) else cluster,
+        }
     )
-    directory = Path(tempfile.mkdtemp(prefix="superopt-"))
-    remove = partial(shutil.rmtree, directory, ignore_errors=True)
-    is_needed = False
-    try:
-        written, objects = directory / "optimized.onnx", directory / "report"
+    _require_types(cluster=cluster, plan=plan, database=database, progress=progress)
+    if is_torch_module(model):
+        model = exported(model, example_inputs)
+    elif example_inputs is not None:
+        raise InvalidOptionError(
+            f"example_inputs: expected None for a model that is no torch.nn.Module, got {example_inputs!r}"
+        )
+    started = time.monotonic()
+    with _directory() as directory:
+        path = _as_file(cast("ModelSource", model), directory.path)
         job = Job(
-            model=_as_file(model, directory),
-            output=written,
+            model=path,
+            output=directory.path / "optimized.onnx",
             options=options.to_request(),
             budget=budget,
             started=started,
             database=database,
-            extras={"machine": options.cluster, "objects": str(objects)},
+            extras={
+                "machine": options.cluster,
+                "plan": None if plan is None else str(plan),
+                "objects": str(directory.path / "report"),
+            },
             function=OPTIMIZE,
         )
-        outcome = run_job(job, lambda state: None if progress is None else progress(_progress(state)))
-        lowered = LoweredModel.of_source(load_model(written, loads), {})
-        is_needed = lowered.source.has_external_data
-        if is_needed:  # keep the directory while its model is referenced
-            weakref.finalize(lowered.source, remove)
-        if outcome.answer is None:
-            return Result(lowered, _fallback(outcome, lowered.node_count), PublishedRules(None, "", {}))
-        report, library = cast("tuple[Report, PublishedRules]", pickle.loads(objects.read_bytes()))  # nosec B301: our own
-        return Result(lowered, report, library)
+        return _result(job, progress, directory)
+
+
+def _require_types(
+    *,
+    cluster: object,
+    plan: object,
+    database: object,
+    progress: object,
+) -> None:
+    """Raises InvalidOptionError for what is not among the options."""
+    if plan is not None and not isinstance(plan, str | Path):
+        raise InvalidOptionError(f"plan: expected the path of a report, got {plan!r}")
+    if plan is not None and cluster is None:
+        raise InvalidOptionError("plan: expected a cluster with it, got none")
+    if database is not None and not isinstance(database, str):
+        raise InvalidOptionError(f"database: expected a URL, as sqlite:///rules.db, got {database!r}")
+    if progress is not None and not callable(progress):
+        raise InvalidOptionError(f"progress: expected a function of a superopt.Progress, got {progress!r}")
+
+
+class _Directory:
+    """A temporary directory; ``keep_for`` an object, it is removed with that."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="superopt-"))
+        self._remove = partial(shutil.rmtree, self.path, ignore_errors=True)
+        self._is_kept = False
+
+    def keep_for(self, user: object) -> None:
+        self._is_kept = True
+        weakref.finalize(user, self._remove)
+
+    def close(self) -> None:
+        if not self._is_kept:
+            self._remove()
+
+
+@contextmanager
+def _directory() -> Generator[_Directory]:
+    directory = _Directory()
+    try:
+        yield directory
     finally:
-        if not is_needed:
-            remove()
+        directory.close()
+
+
+def _result(job: Job, progress: ProgressCallback | None, directory: _Directory) -> Result:
+    """Runs the job. The directory is kept while the model refers to files in it."""
+    outcome = run_job(job, lambda state: None if progress is None else progress(_progress(state)))
+    written = directory.path / "optimized.onnx"
+    lowered = LoweredModel.of_source(load_model(written, loads), {})
+    if lowered.source.has_external_data:
+        directory.keep_for(lowered.source)
+    if outcome.answer is None:
+        return Result(lowered, _fallback(outcome, lowered.node_count), PublishedRules(None, "", {}))
+    objects = (directory.path / "report").read_bytes()
+    report, library = cast("tuple[Report, PublishedRules]", pickle.loads(objects))  # nosec B301: our own
+    return Result(lowered, report, library)
 
 
 def _as_file(model: ModelSource, directory: Path) -> Path:

@@ -93,6 +93,12 @@ class LoweredModel:
             return self.source.given
         return self._content
 
+    def to_proto(self) -> onnx.ModelProto:
+        """A copy with all tensors in the proto, even if there is more than one file could hold."""
+        if self.unchanged and self.source.given is not None and not self.source.has_external_data:
+            return onnx.ModelProto.FromString(self.source.given)
+        return self._assembled(_inline)
+
     @cached_property
     def _content(self) -> bytes:
         """Cached, so that the judged bytes are the written bytes."""

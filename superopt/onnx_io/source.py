@@ -274,7 +274,9 @@ def _from_onnx_ir(model: onnx_ir.Model, accepts: Accepts | None) -> SourceModel:
     for them."""
     kind = type(model)
     if kind.__module__.partition(".")[0] != "onnx_ir":
-        raise TypeError(f"expected a path, bytes, a ModelProto or an onnx-ir model, got {kind.__qualname__}")
+        raise InvalidModelError(
+            f"model: expected a path, bytes, an onnx.ModelProto or an onnx_ir.Model, got {kind.__qualname__}"
+        )
     from superopt.onnx_io import from_onnx_ir
 
     name = "the model"

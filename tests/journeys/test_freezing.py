@@ -133,7 +133,7 @@ def test_python_freezes_too(path: Path) -> None:
         path, freeze={"n": 3, "t": 16}, objective="flops", budget=60.0, max_candidates=20, threads=1
     )
     assert result.report.model.frozen == {"n": 3, "t": 16}
-    assert_same_results(path.read_bytes(), result.model.to_bytes(), n=3, t=16)
+    assert_same_results(path.read_bytes(), result.to_bytes(), n=3, t=16)
 
 
 @pytest.mark.parametrize("candidates", [20, 0])

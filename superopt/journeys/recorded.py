@@ -1,0 +1,76 @@
+"""What can be made again from the report of an optimization, for Python: its model, shards, timeline."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeAlias, cast
+
+from superopt.errors import InvalidOptionError
+from superopt.journeys import replay as recording
+from superopt.journeys.clusters import find_cluster
+from superopt.journeys.report_files import read_report
+from superopt.journeys.result import Result, WrittenModel, checked_path
+from superopt.onnx_io import ModelSource
+from superopt.optimizer.parallel.simulator import write_trace
+
+RecordedReport: TypeAlias = "str | Path | Mapping[str, object] | Result"
+"""A report: the path of its JSON file, its JSON values, or the result that has it."""
+
+
+def replay(model: ModelSource, report: RecordedReport, *, database: str | None = None) -> WrittenModel:
+    """The model that an optimization wrote, byte for byte, made by applying its recorded steps again.
+
+    ``model`` is the one that was optimised. Its outputs are compared with those of the result, since reports
+    need not be trusted. Raises UnprovedRuleError for a step whose rule is not proved now, NotEquivalentError
+    if outputs differ, InvalidFileError for a report that is damaged or of another model, InvalidModelError.
+    """
+    content = _content(report)
+    lowered = recording.replay(model, content, database=database)
+    recording.require_equal(model, lowered, content, database=database)
+    return WrittenModel(lowered)
+
+
+def write_shards(
+    model: ModelSource, report: RecordedReport, directory: str | Path, *, database: str | None = None
+) -> tuple[int, int]:
+    """Writes the ONNX models that each device of a plan runs, with a manifest of the transfers between them,
+    into a new directory. Returns the numbers of devices and of models.
+
+    ``report`` is one of an optimization with a ``cluster``. Raises InvalidFileError for another,
+    InvalidOptionError if the directory exists, and as ``replay`` does.
+    """
+    return recording.write_shards(model, _content(report), checked_path(directory), database=database)
+
+
+def write_timeline(
+    model: ModelSource,
+    report: RecordedReport,
+    path: str | Path,
+    *,
+    cluster: str | Path,
+    database: str | None = None,
+) -> float:
+    """Simulates a plan on a cluster again and writes all that its devices and channels do as a Chrome trace,
+    for https://ui.perfetto.dev. Returns the predicted microseconds.
+
+    Raises InvalidOptionError for an unknown cluster, or one with fewer devices than the plan, and as
+    ``write_shards`` does.
+    """
+    simulation = recording.simulation_of(model, _content(report), find_cluster(cluster), database=database)
+    write_trace(simulation, checked_path(path))
+    return simulation.microseconds
+
+
+def _content(report: RecordedReport) -> Mapping[str, object]:
+    """The report as it is read from a file."""
+    if isinstance(report, str | Path):
+        return read_report(Path(report))
+    if isinstance(report, Result):
+        report = report.to_json()
+    if not isinstance(report, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidOptionError(
+            f"report: expected a path, the values of a report or a superopt.Result, got {report!r}"
+        )
+    return cast("Mapping[str, object]", json.loads(json.dumps(report)))
