@@ -14,7 +14,7 @@ from superopt.journeys.library.operators import operators_page
 from superopt.substitution_db.rules.shipped import SHIPPED_LIBRARY
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("docs/equations.md", "docs/proof.md", "docs/ci.md")
+PAGES = ("docs/equations.md", "docs/proof.md", "docs/ci.md", "docs/own-rules.md")
 
 
 def _examples() -> list[tuple[str, str, str]]:
