@@ -7,7 +7,6 @@ modules ``training`` (training steps), ``client`` (of a service), ``zoo`` (netwo
 from __future__ import annotations
 
 from importlib import import_module as _import_module
-from importlib import metadata as _metadata
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
@@ -66,7 +65,9 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     """Loaded at first use: a lower package does not load the upper ones."""
     if name == "__version__":
-        return _metadata.version("superopt")
+        from importlib.metadata import version
+
+        return version("superopt")
     if name in _HOMES:
         return getattr(_import_module(_HOMES[name]), name)
     if name in __all__:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from superopt.axioms import AxiomSet, load_axioms
-from superopt.cli.axiom_commands import app, chosen_names
 from superopt.cli.output import JsonOption, NoDatabaseOption, Output
 from superopt.cli.progress import estimated
-from superopt.verifier.axiom_checks.consistency import Consistency, Falsehood, check_consistency
-from superopt.verifier.axiom_checks.redundancy import AxiomRedundancy, Standing, check_redundancy
-from superopt.verifier.content_cache import ContentCache, user_cache
+
+if TYPE_CHECKING:
+    from superopt.axioms import AxiomSet
+    from superopt.verifier.axiom_checks.consistency import Consistency, Falsehood
+    from superopt.verifier.axiom_checks.redundancy import AxiomRedundancy
+    from superopt.verifier.content_cache import ContentCache
 
 NO, UNDECIDED = 1, 3
 _SHOWN = 10
@@ -36,7 +37,12 @@ FamilyOption = Annotated[str | None, typer.Option("--family", help="Only the axi
 NoCacheOption = Annotated[bool, typer.Option("--no-cache", help="Neither read nor write cached results.")]
 
 
-@app.command("consistency")
+def register(axioms: typer.Typer) -> None:
+    """Adds the commands to those of ``superopt axioms``."""
+    axioms.command("consistency")(consistency)
+    axioms.command("redundancy")(redundancy)
+
+
 def consistency(
     jobs: JobsOption = 2,
     budget: BudgetOption = None,
@@ -47,6 +53,9 @@ def consistency(
     as_json: JsonOption = False,
 ) -> int:
     """Search for falsehoods that follow from the axioms. Exit 1 if one is found, with its chain."""
+    from superopt.axioms import load_axioms
+    from superopt.verifier.axiom_checks.consistency import check_consistency
+
     del database
     output = Output(as_json)
     axioms = load_axioms()
@@ -77,7 +86,6 @@ def consistency(
     return NO if found.inconsistencies else UNDECIDED if found.undecided else 0
 
 
-@app.command("redundancy")
 def redundancy(
     jobs: JobsOption = 2,
     budget: BudgetOption = None,
@@ -89,6 +97,9 @@ def redundancy(
     as_json: JsonOption = False,
 ) -> int:
     """Search for axioms that follow from the others. Exit 1 if one of them is not marked as a lemma."""
+    from superopt.axioms import load_axioms
+    from superopt.verifier.axiom_checks.redundancy import Standing, check_redundancy
+
     del database
     output = Output(as_json)
     axioms = load_axioms()
@@ -127,10 +138,14 @@ def redundancy(
 
 def _names(axioms: AxiomSet, names: list[str] | None, family: str | None) -> list[str] | None:
     """The names of the axioms selected by options; None for all."""
+    from superopt.cli.axiom_commands import chosen_names
+
     return chosen_names(axioms, names, family) if names or family is not None else None
 
 
 def _cache(purpose: str, *, no_cache: bool) -> ContentCache:
+    from superopt.verifier.content_cache import ContentCache, user_cache
+
     return ContentCache(None) if no_cache else user_cache(purpose)
 
 
@@ -163,6 +178,8 @@ def _print_falsehoods(falsehoods: Sequence[Falsehood], output: Output) -> None:
 
 
 def _print_redundancy(result: AxiomRedundancy, output: Output, *, with_proof: bool) -> None:
+    from superopt.verifier.axiom_checks.redundancy import Standing
+
     if result.standing is Standing.REDUNDANT and with_proof:
         kind = "lemma" if result.lemma else "redundant"
         output.line(f"{result.name}: {kind}, follows from {', '.join(result.axioms_used) or 'nothing'}")
@@ -177,7 +194,3 @@ def _print_redundancy(result: AxiomRedundancy, output: Output, *, with_proof: bo
 
 def _counted(count: int, one: str, many: str) -> str:
     return f"{count} {one if count == 1 else many}"
-
-
-def register(_parent: typer.Typer) -> None:
-    """Adds the commands (importing this module adds them to the axioms group)."""

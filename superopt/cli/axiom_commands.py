@@ -6,45 +6,39 @@ import time
 from collections.abc import Collection
 from functools import partial
 from itertools import groupby
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from superopt.axioms import AxiomSet, load_axioms
-from superopt.cli.adjoint_views import adjoints_document, print_adjoints
 from superopt.cli.output import JsonOption, NoDatabaseOption, Output
 from superopt.cli.progress import counted, estimated
-from superopt.equations import format_adjoint, format_equation
 from superopt.errors import InvalidOptionError
-from superopt.instances.values import Bound
-from superopt.ir import Equation
-from superopt.verifier.adjoints import AdjointEffort, AdjointValidation, validate_adjoints
-from superopt.verifier.axiom_checks.validation import (
-    NOTHING_EVALUATED,
-    SYMBOLIC_CASES,
-    AxiomValidation,
-    Thoroughness,
-    validate_axioms,
-)
-from superopt.verifier.content_cache import ContentCache, user_cache
+
+if TYPE_CHECKING:
+    from superopt.axioms import AxiomSet
+    from superopt.instances.values import Bound
+    from superopt.ir import Equation
+    from superopt.verifier.adjoints import AdjointEffort, AdjointValidation
+    from superopt.verifier.axiom_checks.validation import AxiomValidation
+    from superopt.verifier.content_cache import ContentCache
 
 NO = 1
 
-app = typer.Typer(help="The axioms that proofs rest on.", no_args_is_help=True)
+
+def register(axioms: typer.Typer) -> None:
+    """Adds the commands to those of ``superopt axioms``."""
+    axioms.command("list")(list_axioms)
+    axioms.command("validate")(validate)
 
 
-def register(parent: typer.Typer) -> None:
-    """Adds the commands."""
-    parent.add_typer(app, name="axioms")
-
-
-@app.command("list")
 def list_axioms(
     family: Annotated[str | None, typer.Option("--family", help="Only the axioms of this file.")] = None,
     database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List all axioms and adjoint statements by family, grouped by reason or schema."""
+    from superopt.axioms import load_axioms
+
     del database
     output = Output(as_json)
     axioms = load_axioms()
@@ -85,6 +79,8 @@ def list_axioms(
 
 def _text(axioms: AxiomSet, name: str) -> str:
     """The axiom or adjoint statement of that name."""
+    from superopt.equations import format_adjoint, format_equation
+
     adjoint = axioms.adjoints_by_name.get(name)
     return format_equation(axioms.by_name[name]) if adjoint is None else format_adjoint(adjoint)
 
@@ -98,7 +94,6 @@ def _heading(axioms: AxiomSet, name: str) -> str:
     return f"{', '.join(marks)}: {axioms.reasons[name]}" if marks else axioms.reasons[name]
 
 
-@app.command("validate")
 def validate(
     max_dim: Annotated[
         int,
@@ -106,7 +101,7 @@ def validate(
     ] = 4,
     symbolic: Annotated[
         int, typer.Option("--symbolic", min=0, metavar="N", help="Cases of each over symbolic reals.")
-    ] = SYMBOLIC_CASES,
+    ] = 2,
     axiom: Annotated[
         list[str] | None,
         typer.Option("--axiom", metavar="NAME", help="Only this axiom or adjoint; may be repeated."),
@@ -121,6 +116,13 @@ def validate(
 ) -> int:
     """Check every axiom and adjoint statement against the semantics of its operators. Exit 0 if all hold,
     else 1."""
+    from superopt.axioms import load_axioms
+    from superopt.cli.adjoint_views import adjoints_document, print_adjoints
+    from superopt.instances.values import Bound
+    from superopt.verifier.adjoints import AdjointEffort
+    from superopt.verifier.axiom_checks.validation import Thoroughness, validate_axioms
+    from superopt.verifier.content_cache import ContentCache, user_cache
+
     del database
     output = Output(as_json)
     axioms = load_axioms()
@@ -191,6 +193,8 @@ def _validated_adjoints(
     axioms: AxiomSet, names: list[str], effort: AdjointEffort, cache: ContentCache, jobs: int
 ) -> list[AdjointValidation]:
     """The adjoint statements among the names, validated."""
+    from superopt.verifier.adjoints import validate_adjoints
+
     chosen = [axioms.adjoints_by_name[name] for name in names if name in axioms.adjoints_by_name]
     if not chosen:
         return []
@@ -254,6 +258,8 @@ def _validation_document(results: list[AxiomValidation], bound: Bound, seconds: 
 
 def _error(bits: float) -> str:
     """A bound of the error probability; 0 if nothing was evaluated."""
+    from superopt.verifier.axiom_checks.validation import NOTHING_EVALUATED
+
     return f"2^-{bits:.0f}" if bits < NOTHING_EVALUATED else "0"
 
 
@@ -263,6 +269,8 @@ def _undecided(count: int) -> str:
 
 def print_axioms(axioms: list[Equation], output: Output) -> None:
     """Names and equations in two columns."""
+    from superopt.equations import format_equation
+
     _print_named([(axiom.name, format_equation(axiom)) for axiom in axioms], output)
 
 

@@ -5,25 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from superopt.cli.choices import FormatName
 from superopt.cli.output import DatabaseOption, JsonOption, Output, several
 from superopt.cli.progress import counted
-from superopt.journeys.library.peers import PeerFormat, format_of, read_rules
-from superopt.journeys.library.peers.coverage import Answer, Covered, counts
-from superopt.journeys.library.peers.coverage import coverage as cover
-from superopt.rewriting.derivability import Bounds
-from superopt.substitution_db import RuleFilter, RuleStatus, open_database
-from superopt.substitution_db.rules.currency import current
+
+if TYPE_CHECKING:
+    from superopt.journeys.library.peers.coverage import Covered
 
 FormatOption = Annotated[
-    PeerFormat | None,
+    FormatName | None,
     typer.Option(
         "--format", help="Default: by the file's ending (.jsonl, .pb for taso, .json for flexflow)."
     ),
 ]
+
+
+def register(library: typer.Typer) -> None:
+    """Adds the command to those of ``superopt library``."""
+    library.command("coverage")(coverage)
 
 
 def coverage(
@@ -37,8 +40,15 @@ def coverage(
     as_json: JsonOption = False,
 ) -> None:
     """Classify each rule of a file as known, derivable, proved, conditional, refuted or malformed."""
+    from superopt.journeys.library.peers import PeerFormat, format_of, read_rules
+    from superopt.journeys.library.peers.coverage import counts
+    from superopt.journeys.library.peers.coverage import coverage as cover
+    from superopt.rewriting.derivability import Bounds
+    from superopt.substitution_db import RuleFilter, RuleStatus, open_database
+    from superopt.substitution_db.rules.currency import current
+
     output = Output(as_json)
-    chosen = file_format or format_of(file)
+    chosen = PeerFormat(file_format) if file_format else format_of(file)
     rules = read_rules(file, chosen)
     with open_database(database) as opened:
         opened.rules.refresh(current())
@@ -73,6 +83,8 @@ def _document(answer: Covered) -> Mapping[str, object]:
 
 
 def _print(answer: Covered, output: Output) -> None:
+    from superopt.journeys.library.peers.coverage import Answer
+
     library = ""
     if answer.known:
         library = "known"
@@ -85,11 +97,10 @@ def _print(answer: Covered, output: Output) -> None:
 
 
 def _print_totals(totals: Mapping[str, int], output: Output) -> None:
+    from superopt.journeys.library.peers.coverage import Answer
+
     verdicts = ", ".join(f"{totals[verdict]} {verdict}" for verdict in Answer)
     output.line(f"\n{several(totals['rules'], 'rule')}: {verdicts}")
     output.line(
         f"{totals['known']} known, {totals['derivable']} derivable from the library (including the known)"
     )
-
-
-__all__ = ["FormatOption", "coverage"]

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from superopt.axioms import load_axioms
-from superopt.cli.axiom_commands import app
 from superopt.cli.output import JsonOption, NoDatabaseOption, Output
 from superopt.cli.progress import counted
-from superopt.equations import format_adjoint, format_term
-from superopt.generator.adjoints import load_vocabulary
-from superopt.journeys.library import adjoints
-from superopt.journeys.library.adjoints import Discovery, Form, Verdict
 from superopt.processes.peak import peak_memory_bytes
-from superopt.verifier.adjoints import AdjointEffort, AdjointValidation, MissingAdjoint
-from superopt.verifier.content_cache import ContentCache, user_cache
+
+if TYPE_CHECKING:
+    from superopt.journeys.library.adjoints import Discovery, Form
+    from superopt.verifier.adjoints import AdjointValidation, MissingAdjoint
 
 
-@app.command("discover")
+def register(axioms: typer.Typer) -> None:
+    """Adds the command to those of ``superopt axioms``."""
+    axioms.command("discover")(discover)
+
+
 def discover(
     operator: Annotated[
         list[str] | None,
@@ -49,6 +49,12 @@ def discover(
 
     Preset `adjoints` has the operators that gradients are made of. The axiom files are not changed.
     """
+    from superopt.axioms import load_axioms
+    from superopt.generator.adjoints import load_vocabulary
+    from superopt.journeys.library import adjoints
+    from superopt.verifier.adjoints import AdjointEffort
+    from superopt.verifier.content_cache import ContentCache, user_cache
+
     del database
     output = Output(as_json)
     axioms, vocabulary = load_axioms(), load_vocabulary()
@@ -69,11 +75,9 @@ def discover(
     _print_summary(found, missing, peak, output)
 
 
-def register(_parent: typer.Typer) -> None:
-    """Adds the command (importing this module adds it to the axioms group)."""
-
-
 def _print(found: Discovery, output: Output) -> None:
+    from superopt.equations import format_term
+
     output.line(f"{found.operator} {found.input}: {_verdict(found)}")
     for form in found.forms:
         name = f"  {form.name}" if form.name else ""
@@ -83,6 +87,8 @@ def _print(found: Discovery, output: Output) -> None:
 
 
 def _verdict(found: Discovery) -> str:
+    from superopt.journeys.library.adjoints import Verdict
+
     match found.verdict:
         case Verdict.CHAIN:
             return (
@@ -101,6 +107,8 @@ def _marks(form: Form) -> str:
 def _print_summary(
     found: Sequence[Discovery], missing: Sequence[MissingAdjoint], peak: int, output: Output
 ) -> None:
+    from superopt.journeys.library.adjoints import Verdict
+
     counts = [f"{sum(each.verdict is verdict for each in found)} {verdict}" for verdict in Verdict]
     output.line(f"\n{len(found)} operands: {', '.join(counts)}")
     output.line(
@@ -149,6 +157,8 @@ def _document(
 
 
 def _form(form: Form) -> dict[str, object]:
+    from superopt.equations import format_adjoint
+
     validation = form.validation
     return {
         "statement": format_adjoint(form.statement),

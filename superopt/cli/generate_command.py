@@ -6,21 +6,25 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from platformdirs import user_cache_path
 
-from superopt import generator
 from superopt.cli.output import DatabaseOption, JsonOption, Output
 from superopt.cli.progress import described
-from superopt.domains import arrays
 from superopt.domains.arrays import DEVICES
 from superopt.errors import InvalidOptionError
-from superopt.generator import Generation, Preset, Workers, load_preset, preset_names
-from superopt.journeys.library import discovery
-from superopt.substitution_db import open_database
-from superopt.substitution_db.store.records import Added
+
+if TYPE_CHECKING:
+    from superopt import generator
+    from superopt.generator import Generation, Preset, Workers
+    from superopt.substitution_db.store.records import Added
+
+
+def register(library: typer.Typer) -> None:
+    """Adds the command to those of ``superopt library``."""
+    library.command("generate")(generate)
 
 
 def generate(
@@ -59,6 +63,11 @@ def generate(
 
     The candidates do not depend on the number of processes or machines, the device, or interruptions.
     """
+    from superopt import generator
+    from superopt.domains import arrays
+    from superopt.journeys.library import discovery
+    from superopt.substitution_db import open_database
+
     output = Output(as_json)
     presets = _presets(preset, operators)
     if scheduler is None or device not in DEVICES:
@@ -97,6 +106,8 @@ def generate(
 
 def _presets(names: list[str] | None, operators: str | None) -> tuple[Preset, ...]:
     """The selected presets, once each, restricted to the selected operators."""
+    from superopt.generator import load_preset, preset_names
+
     wanted = preset_names() if not names or "all" in names else tuple(dict.fromkeys(names))
     presets = tuple(load_preset(name) for name in wanted)
     chosen = tuple(name.strip() for name in (operators or "").split(",") if name.strip())
@@ -115,6 +126,8 @@ def _presets(names: list[str] | None, operators: str | None) -> tuple[Preset, ..
 
 
 def _workers(jobs: int | None, scheduler: str | None) -> AbstractContextManager[Workers]:
+    from superopt import generator
+
     if scheduler is not None:
         if jobs is not None:
             raise InvalidOptionError(

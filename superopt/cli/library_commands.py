@@ -1,54 +1,35 @@
-"""Commands superopt library verify, import and export; registers the others of the group."""
+"""Commands superopt library verify, import and export."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from superopt.cli import library_views, selection_commands, version_commands
-from superopt.cli.coverage_commands import FormatOption, coverage
-from superopt.cli.generate_command import generate
+from superopt.cli.choices import StatusName
+from superopt.cli.coverage_commands import FormatOption
 from superopt.cli.output import DatabaseOption, JsonOption, Output, destination, several
 from superopt.cli.progress import counted
 from superopt.cli.resource_usage import ResourceUsage
-from superopt.equations import parse_equation
 from superopt.errors import InvalidOptionError
 from superopt.files import require_writable
-from superopt.journeys.library import discovery
-from superopt.journeys.library.peers import PeerFormat, PeerRule, format_of, read_rules, why_none
-from superopt.journeys.library.peers.importing import import_peer_rules
-from superopt.substitution_db import Database, RuleFilter, RuleStatus, open_database
-from superopt.substitution_db.rules.claims import counterexample_of
-from superopt.substitution_db.rules.currency import current
-from superopt.substitution_db.rules.exchange import (
-    export_left_out,
-    export_rules,
-    export_selected,
-    import_json_lines,
-    import_text,
-)
-from superopt.substitution_db.store.records import Added
-from superopt.verifier.pool import judge_all
 
-app = typer.Typer(help="The library of rules.", no_args_is_help=True)
-
-app.command("generate")(generate)
-app.command("coverage")(coverage)
-library_views.register(app)
-selection_commands.register(app)
-version_commands.register(app)
+if TYPE_CHECKING:
+    from superopt.journeys.library.peers import PeerRule
+    from superopt.substitution_db import Database
+    from superopt.substitution_db.store.records import Added
 
 JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Processes.")]
 
 
-def register(parent: typer.Typer) -> None:
-    """Adds the commands."""
-    parent.add_typer(app, name="library")
+def register(library: typer.Typer) -> None:
+    """Adds the commands to those of ``superopt library``."""
+    library.command("verify")(verify)
+    library.command("import")(import_rules)
+    library.command("export")(export)
 
 
-@app.command("verify")
 def verify(
     everything: Annotated[bool, typer.Option("--all", help="Prove every rule again.")] = False,
     stage: Annotated[
@@ -72,6 +53,10 @@ def verify(
     applied to that model again: if the outputs no longer differ, it is proved again and used again on
     success. Exit 1 if it stays suspect or is refuted, 3 if it is unproved.
     """
+    from superopt.journeys.library import discovery
+    from superopt.substitution_db import open_database
+    from superopt.substitution_db.rules.currency import current
+
     output = Output(as_json)
     if model is not None and identity is None:
         raise InvalidOptionError("--model requires --id")
@@ -104,7 +89,7 @@ def verify(
     return 0
 
 
-_EXITS = {RuleStatus.VERIFIED: 0, RuleStatus.UNPROVED: 3}
+_EXITS = {"verified": 0, "unproved": 3}
 
 
 def _verify_one(
@@ -113,6 +98,8 @@ def _verify_one(
     from superopt.journeys.reexamination import (
         reexamine,
     )  # imports onnx, which the other commands do not need
+    from superopt.substitution_db import open_database
+    from superopt.substitution_db.rules.currency import current
 
     with open_database(database) as opened:
         found = reexamine(opened, identity, model)
@@ -132,7 +119,6 @@ def _verify_one(
     return _EXITS.get(found.status, 1)
 
 
-@app.command("import")
 def import_rules(
     file: Annotated[Path, typer.Argument(help="The file of rules.")],
     file_format: FormatOption = None,
@@ -145,8 +131,13 @@ def import_rules(
     New rules are evaluated at random, as by `superopt gate`, and false ones reported; `library verify` gives
     verdicts.
     """
+    from superopt.journeys.library.peers import PeerFormat, format_of, read_rules, why_none
+    from superopt.journeys.library.peers.importing import import_peer_rules
+    from superopt.substitution_db import open_database
+    from superopt.substitution_db.rules.exchange import import_json_lines, import_text
+
     output = Output(as_json)
-    chosen = file_format or format_of(file)
+    chosen = PeerFormat(file_format) if file_format else format_of(file)
     left_out: tuple[PeerRule, ...] = ()
     if chosen in (PeerFormat.JSONL, PeerFormat.TEXT):
         read = import_json_lines if chosen is PeerFormat.JSONL else import_text
@@ -179,6 +170,10 @@ def import_rules(
 
 def _refuted(database: Database, added: Added, jobs: int) -> dict[str, str]:
     """The counterexamples found for added rules, by id."""
+    from superopt.equations import parse_equation
+    from superopt.substitution_db.rules.claims import counterexample_of
+    from superopt.verifier.pool import judge_all
+
     rules = [rule for rule in database.rules.list() if rule.id in added.ids]
     with counted("evaluating") as progress:
         found = judge_all(
@@ -191,7 +186,6 @@ def _refuted(database: Database, added: Added, jobs: int) -> dict[str, str]:
         return {rule.id: text for rule, text in zip(rules, found, strict=True) if text}
 
 
-@app.command("export")
 def export(
     file: Annotated[
         Path,
@@ -201,7 +195,7 @@ def export(
             metavar="FILE",
         ),
     ],
-    status: Annotated[RuleStatus, typer.Option(help="Only rules with this status.")] = RuleStatus.VERIFIED,
+    status: Annotated[StatusName, typer.Option(help="Only rules with this status.")] = "verified",
     selected: Annotated[
         bool,
         typer.Option("--selected", help="Only rules chosen by `library select`, without proof times."),
@@ -214,11 +208,15 @@ def export(
     as_json: JsonOption = False,
 ) -> None:
     """Write rules with their proofs as JSON lines."""
+    from superopt.substitution_db import RuleFilter, RuleStatus, open_database
+    from superopt.substitution_db.rules.currency import current
+    from superopt.substitution_db.rules.exchange import export_left_out, export_rules, export_selected
+
     output = Output.beside(as_json, file)
     require_writable(file)
     with open_database(database) as opened:
         opened.rules.refresh(current())
-        rules = opened.rules.list(RuleFilter(status=status))
+        rules = opened.rules.list(RuleFilter(status=RuleStatus(status)))
     if selected and left_out:
         raise InvalidOptionError("--selected and --left-out exclude each other")
     write = export_selected if selected else export_left_out if left_out else export_rules

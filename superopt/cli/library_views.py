@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from superopt.cli.choices import StatusName
 from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output, destination, several
-from superopt.cli.rule_display import print_rule, rule_document
-from superopt.equations import drawing, parse_equation
 from superopt.errors import InvalidOptionError
 from superopt.files import is_stream, write_atomically
-from superopt.ops.base import OPERATORS
-from superopt.substitution_db import Rule, RuleFilter, RuleStatus, open_database
-from superopt.substitution_db.rules.currency import current
-from superopt.substitution_db.rules.shipped import shipped_library
-from superopt.substitution_db.rules.statistics import RuleStatistics
+
+if TYPE_CHECKING:
+    from superopt.substitution_db import Rule
+    from superopt.substitution_db.rules.statistics import RuleStatistics
 
 
 def register(library: typer.Typer) -> None:
@@ -30,6 +28,9 @@ def register(library: typer.Typer) -> None:
 
 def stats(database: DatabaseOption = None, as_json: JsonOption = False) -> None:
     """Count rules by state, preset, size and operator, and verified ones by kind of proof."""
+    from superopt.substitution_db import open_database
+    from superopt.substitution_db.rules.currency import current
+
     output = Output(as_json)
     with open_database(database) as opened:
         opened.rules.refresh(current())
@@ -83,7 +84,7 @@ def _document(statistics: RuleStatistics) -> dict[str, object]:
 
 
 def list_rules(
-    status: Annotated[RuleStatus | None, typer.Option(help="Only rules with this status.")] = None,
+    status: Annotated[StatusName | None, typer.Option(help="Only rules with this status.")] = None,
     operator: Annotated[str | None, typer.Option(help="Only rules with this operator.")] = None,
     text: Annotated[str | None, typer.Option(help="Only rules with this text in the equation.")] = None,
     preset: Annotated[str | None, typer.Option(help="Only rules found by this preset.")] = None,
@@ -95,10 +96,13 @@ def list_rules(
     as_json: JsonOption = False,
 ) -> None:
     """List rules, smallest first; with the reason for those that are not verified."""
+    from superopt.substitution_db import RuleFilter, RuleStatus, open_database
+    from superopt.substitution_db.rules.currency import current
+
     output = Output(as_json)
     if operator is not None:
         _require_operator(operator)
-    chosen = RuleFilter(status=status, operator=operator, text=text, preset=preset)
+    chosen = RuleFilter(status=status and RuleStatus(status), operator=operator, text=text, preset=preset)
     with open_database(database) as opened:
         opened.rules.refresh(current())
         rules = opened.rules.list(chosen, after=after, limit=limit)
@@ -125,6 +129,8 @@ def list_rules(
 
 
 def _require_operator(name: str) -> None:
+    from superopt.ops.base import OPERATORS
+
     if name not in OPERATORS:
         near = get_close_matches(name, OPERATORS) or sorted(OPERATORS)
         raise InvalidOptionError(f"operator: there is no {name!r}; expected one like {', '.join(near)}")
@@ -132,6 +138,8 @@ def _require_operator(name: str) -> None:
 
 def _why_not(rule: Rule) -> str:
     """The evidence against a rule, else the counterexample or reason if it is not verified."""
+    from superopt.substitution_db import RuleStatus
+
     if rule.evidence:
         return "; ".join(map(str, rule.evidence))
     if rule.proof is None or rule.status is RuleStatus.VERIFIED:
@@ -153,6 +161,11 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show a rule: equation, picture, proof, axioms used, counterexample."""
+    from superopt.cli.rule_display import print_rule, rule_document
+    from superopt.equations import drawing, parse_equation
+    from superopt.substitution_db import open_database
+    from superopt.substitution_db.rules.currency import current
+
     output = Output.beside(as_json, svg)
     with open_database(database) as opened:
         opened.rules.refresh(current())
@@ -179,6 +192,8 @@ def document(
     as_json: JsonOption = False,
 ) -> None:
     """Write a Markdown page about a library: counts, and the most profitable rules with drawings."""
+    from superopt.substitution_db.rules.shipped import shipped_library
+
     del database
     from superopt.journeys.library.gallery import (  # imports onnx, which the other commands do not need
         library_page,

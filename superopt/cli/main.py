@@ -13,66 +13,38 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
+from typer.main import get_group
 
+from superopt.cli.commands import COMMANDS, COMPLETING, fill, new_group
 from superopt.errors import SuperoptError
-from superopt.processes.garbage import not_collecting
 
 BAD_USAGE = 2
 INTERRUPTED = 130
 
-MODULES: Mapping[str, tuple[str, ...]] = {
-    "optimize_commands": ("optimize", "replay", "report"),
-    "plan_commands": ("shards", "timeline"),
-    "submit_command": ("submit",),
-    "model_commands": ("inspect", "check"),
-    "rule_commands": ("prove", "gate"),
-    "axiom_commands": ("axioms",),
-    "axiom_analysis_commands": ("axioms",),
-    "discover_command": ("axioms",),
-    "zoo_commands": ("zoo",),
-    "library_commands": ("library",),
-    "profile_command": ("profile",),
-    "train_graph_command": ("train-graph",),
-    "train_command": ("train",),
-    "service_commands": ("serve", "worker", "keys", "db"),
-}
-"""The module of each command; a command imports only its own module and what that needs."""
 
-
-def build_app(arguments: Sequence[str] = ()) -> typer.Typer:
-    """The command line; imports only the module of the command in ``arguments`` if it is known."""
-    app = typer.Typer(
-        name="superopt",
-        help="Optimise ONNX models with proved graph rewrites and measured costs.",
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
-    )
+def build_group() -> TyperGroup:
+    """The command line."""
+    app = new_group("Optimise ONNX models with proved graph rewrites and measured costs.")
     app.callback()(_program)
-    with not_collecting():
-        _register(app, arguments)
-    return app
+    if COMPLETING in os.environ:
+        from typer.completion import completion_init  # pyright: ignore[reportPrivateImportUsage]
 
-
-def _register(app: typer.Typer, arguments: Sequence[str]) -> None:
-    wanted = [module for module, commands in MODULES.items() if arguments and arguments[0] in commands]
-    if list(arguments) != ["--version"]:
-        for module in wanted or MODULES:
-            import_module(f"superopt.cli.{module}").register(app)
+        completion_init()
+    return fill(get_group(app), COMMANDS)
 
 
 def _show_version(asked: bool) -> None:
     if asked:
+        from importlib.metadata import version
+
         sys.stdout.write(f"superopt {version('superopt')}\n")
         raise typer.Exit
 
@@ -115,7 +87,7 @@ def run(arguments: list[str], started: float | None = None) -> int:
     began = time.monotonic() if started is None else started
     try:
         with _ended_when_told():
-            result = build_app(arguments)(arguments, prog_name="superopt", standalone_mode=False, obj=began)
+            result = build_group().main(arguments, prog_name="superopt", standalone_mode=False, obj=began)
         sys.stdout.flush()
     except TyperException as error:
         message = getattr(error, "format_message", error.__str__)()

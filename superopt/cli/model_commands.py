@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from superopt.cli.body_views import print_inspected
-from superopt.cli.equivalence_views import errors_against
 from superopt.cli.output import DatabaseOption, JsonOption, ModelArgument, NoDatabaseOption, Output, several
 from superopt.errors import InvalidOptionError
-from superopt.journeys import in_process as api
-from superopt.optimizer.pipeline.report import EquivalenceSummary
+
+if TYPE_CHECKING:
+    from superopt.optimizer.pipeline.report import EquivalenceSummary
 
 NOT_EQUIVALENT = 1
 _UNITS = {"GB": 10**9, "MB": 10**6, "kB": 10**3}
@@ -22,8 +21,8 @@ _UNITS = {"GB": 10**9, "MB": 10**6, "kB": 10**3}
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    app.command("inspect", short_help="Show the supported and unsupported parts of a model.")(inspect)
-    app.command("check", short_help="Check whether two models give the same outputs.")(check)
+    app.command("inspect")(inspect)
+    app.command("check")(check)
 
 
 def inspect(
@@ -32,6 +31,9 @@ def inspect(
     as_json: JsonOption = False,
 ) -> None:
     """Show operators, opaque nodes with reasons, shapes, and matching rules of a model."""
+    from superopt.cli.body_views import print_inspected
+    from superopt.journeys import in_process as api
+
     output = Output(as_json)
     inspection = api.inspect(model, database=database)
     output.document(inspection.to_json())
@@ -77,6 +79,8 @@ def _size(count: int) -> str:
 
 
 def _errors(summary: EquivalenceSummary) -> dict[str, object]:
+    from superopt.cli.equivalence_views import errors_against
+
     errors = {"absolute": summary.max_abs_error, "relative": summary.max_rel_error}
     texts = {name: "no number" if error is None else f"{error:.3g}" for name, error in errors.items()}
     texts["relative"] += errors_against(summary)
@@ -97,6 +101,9 @@ def check(
     as_json: JsonOption = False,
 ) -> int:
     """Run both models on random inputs. Exit 0 if MODEL_B is as accurate as MODEL_A, else 1."""
+    from superopt.journeys import in_process as api
+    from superopt.optimizer.pipeline.report import EquivalenceSummary
+
     del database
     output = Output(as_json)
     if tolerance is not None and not tolerance > 0:

@@ -45,9 +45,9 @@ INTERNAL_ERROR = 5
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    app.command("optimize", short_help="Write a faster equivalent model, or the original.")(optimize)
-    app.command("replay", short_help="Apply the trace of a report again.")(replay)
-    app.command("report", short_help="Render a report as HTML.")(report_page)
+    app.command("optimize")(optimize)
+    app.command("replay")(replay)
+    app.command("report")(report_page)
 
 
 @takes_options

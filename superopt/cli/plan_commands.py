@@ -10,10 +10,6 @@ import typer
 from superopt.cli.output import DatabaseOption, JsonOption, Output, destination
 from superopt.errors import InvalidOptionError
 from superopt.files import is_stream, require_writable
-from superopt.journeys import replay as recorded
-from superopt.journeys.clusters import find_cluster
-from superopt.journeys.report_files import read_report
-from superopt.optimizer.parallel.simulator import write_trace
 
 ModelArgument = Annotated[Path, typer.Argument(help="The model that was optimised with --cluster.")]
 ReportArgument = Annotated[
@@ -23,8 +19,8 @@ ReportArgument = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    app.command("shards", short_help="Write the model for each device of a plan.")(shards)
-    app.command("timeline", short_help="Simulate a plan again and write its timeline.")(timeline)
+    app.command("shards")(shards)
+    app.command("timeline")(timeline)
 
 
 def shards(
@@ -35,6 +31,9 @@ def shards(
     as_json: JsonOption = False,
 ) -> None:
     """Write the ONNX models for each device of a plan, and a manifest of the transfers between them."""
+    from superopt.journeys import replay as recorded
+    from superopt.journeys.report_files import read_report
+
     output = Output(as_json)
     if out == Path("-") or is_stream(out):
         raise InvalidOptionError(f"output: expected the path of a new directory, got {out}")
@@ -60,6 +59,11 @@ def timeline(
     as_json: JsonOption = False,
 ) -> None:
     """Simulate a plan again and write its whole timeline as a Chrome trace."""
+    from superopt.journeys import replay as recorded
+    from superopt.journeys.clusters import find_cluster
+    from superopt.journeys.report_files import read_report
+    from superopt.optimizer.parallel.simulator import write_trace
+
     output = Output.beside(as_json, out)
     require_writable(out)
     found = recorded.simulation_of(model, read_report(report), find_cluster(cluster), database=database)

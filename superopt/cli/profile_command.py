@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from superopt import zoo
+from superopt.cli.choices import ProviderName
 from superopt.cli.output import DatabaseOption, JsonOption, Output, destination, several
 from superopt.cli.progress import described
 from superopt.errors import InvalidOptionError
 from superopt.files import require_writable
-from superopt.journeys import in_process as api
-from superopt.journeys.targets import Profiling, import_profile, measure_profile
-from superopt.optimizer.cost import CostProfile, Provider, read_profile
-from superopt.substitution_db import open_database
+
+if TYPE_CHECKING:
+    from superopt.optimizer.cost import CostProfile
 
 _MOST_PARAMETERS = 150e6
 
 
 def register(app: typer.Typer) -> None:
     """Adds the command."""
-    app.command("profile", short_help="Measure kernel costs on a device.")(profile)
+    app.command("profile")(profile)
 
 
 def profile(
-    target: Annotated[Provider, typer.Option(help="The device to measure.")] = Provider.CPU,
+    target: Annotated[ProviderName, typer.Option(help="The device to measure.")] = "cpu",
     models: Annotated[
         list[str] | None,
         typer.Option(help="Model files and zoo networks, comma-separated; default: the zoo but its largest."),
@@ -52,6 +51,11 @@ def profile(
     as_json: JsonOption = False,
 ) -> None:
     """Measure kernel costs on a device, so that models can be optimised for it elsewhere."""
+    from superopt.journeys import in_process as api
+    from superopt.journeys.targets import Profiling, import_profile, measure_profile
+    from superopt.optimizer.cost import Provider, read_profile
+    from superopt.substitution_db import open_database
+
     output = Output.beside(as_json, out)
     if out is not None:
         require_writable(out)
@@ -64,9 +68,8 @@ def profile(
         else:
             rules = api.verified_substitutions(opened) if explore > 0 else ()
             with described("profiling") as show:
-                made = measure_profile(
-                    _listed(models or []) or _usual(), rules, Profiling(target, threads, explore), show
-                )
+                profiling = Profiling(Provider(target), threads, explore)
+                made = measure_profile(_listed(models or []) or _usual(), rules, profiling, show)
             import_profile(made, opened)
     if out is not None:
         made.write(out)
@@ -78,6 +81,8 @@ def _listed(texts: list[str]) -> list[str]:
 
 
 def _usual() -> list[str]:
+    from superopt import zoo
+
     return [name for name in zoo.names() if (zoo.describe(name).parameters or 0) <= _MOST_PARAMETERS]
 
 

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from superopt.axioms import load_axioms
-from superopt.cli.axiom_commands import print_axioms
 from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output
 from superopt.cli.progress import counted
-from superopt.equations import format_equation
-from superopt.ir import Equation
-from superopt.journeys import proving as api
-from superopt.journeys.library.gate import (
-    GateResult,
-    compare_hashes_of_files,
-    compare_hashes_of_library,
-    gate_files,
-    gate_library,
-)
-from superopt.journeys.proving import DEFAULT_SECONDS
-from superopt.substitution_db.rules.currency import current
-from superopt.verifier import Status, Verdict
-from superopt.verifier.certificates.certificate import format_certificate
-from superopt.verifier.conditions.inference import Conditional
+
+if TYPE_CHECKING:
+    from superopt.ir import Equation
+    from superopt.journeys.library.gate import GateResult
+    from superopt.verifier import Verdict
+    from superopt.verifier.conditions.inference import Conditional
 
 NO = 1
 UNDECIDED = 3
@@ -39,15 +28,17 @@ def register(app: typer.Typer) -> None:
 
 def prove(
     equation: Annotated[str, typer.Argument(metavar='"LHS => RHS"', help="The rule to prove.")],
-    seconds: Annotated[
-        float, typer.Option("--timeout", min=0.001, help="Time limit in seconds.")
-    ] = DEFAULT_SECONDS,
+    seconds: Annotated[float, typer.Option("--timeout", min=0.001, help="Time limit in seconds.")] = 300.0,
     database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Prove one rule. Exit 0 if proved, with the chain of axioms; 1 if refuted, with a counterexample and a
     condition under which it holds; 3 if unproved.
     """
+    from superopt.equations import format_equation
+    from superopt.journeys import proving as api
+    from superopt.verifier import Status
+
     del database
     output = Output(as_json)
     judgement = api.prove(equation, timeout=seconds)
@@ -69,6 +60,10 @@ def prove(
 
 
 def _print_proof(equation: Equation, verdict: Verdict, output: Output) -> None:
+    from superopt.axioms import load_axioms
+    from superopt.cli.axiom_commands import print_axioms
+    from superopt.verifier.certificates.certificate import format_certificate
+
     found = f"{verdict.milliseconds:.0f} ms by {verdict.prover} {verdict.version}"
     if verdict.certificate is not None:
         output.line(f"proved in {found}; all terms of the chain are well-typed in every case:\n")
@@ -83,6 +78,8 @@ def _print_proof(equation: Equation, verdict: Verdict, output: Output) -> None:
 
 
 def _print_condition(conditional: Conditional, output: Output) -> None:
+    from superopt.equations import format_equation
+
     if conditional.proved:
         where = "exactly where" if conditional.exact else "where, and also elsewhere"
         output.line(f"holds {where} (proved, and tested on {conditional.checked} instances):")
@@ -142,6 +139,9 @@ def gate(
 
 
 def _judged(files: list[Path] | None, database: str | None, jobs: int) -> GateResult:
+    from superopt.journeys.library.gate import gate_files, gate_library
+    from superopt.substitution_db.rules.currency import current
+
     with counted("replaying") as progress:
         if files:
             return gate_files(files, current(), jobs=jobs, progress=progress)
@@ -149,6 +149,9 @@ def _judged(files: list[Path] | None, database: str | None, jobs: int) -> GateRe
 
 
 def _compared(files: list[Path] | None, database: str | None) -> GateResult:
+    from superopt.journeys.library.gate import compare_hashes_of_files, compare_hashes_of_library
+    from superopt.substitution_db.rules.currency import current
+
     if files:
         return compare_hashes_of_files(files, current())
     return compare_hashes_of_library(database, current())

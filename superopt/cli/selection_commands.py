@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,14 +11,10 @@ from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Ou
 from superopt.cli.progress import described
 from superopt.cli.resource_usage import ResourceUsage
 from superopt.errors import InvalidOptionError
-from superopt.journeys.library.comparison import Comparison
-from superopt.journeys.library.comparison import compare as compare_files
-from superopt.journeys.library.selection import Selected
-from superopt.journeys.library.selection import select as choose
-from superopt.journeys.library.trials import CANDIDATES, graphs
-from superopt.substitution_db import RuleFilter, RuleStatus, open_database
-from superopt.substitution_db.rules.currency import current
-from superopt.substitution_db.rules.statistics import kinds_of_selection as kinds
+
+if TYPE_CHECKING:
+    from superopt.journeys.library.comparison import Comparison
+    from superopt.journeys.library.selection import Selected
 
 
 def register(library: typer.Typer) -> None:
@@ -31,7 +27,7 @@ def select(
     graph: Annotated[
         list[str] | None, typer.Option(help="Search only this network or micrograph (default: all).")
     ] = None,
-    candidates: Annotated[int, typer.Option(min=1, help="Number of graphs per search.")] = CANDIDATES,
+    candidates: Annotated[int, typer.Option(min=1, help="Number of graphs per search.")] = 5000,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -41,6 +37,11 @@ def select(
     Reproducible on every machine: costs are analytic and searches are limited by candidates. `library export
     --selected` writes the chosen rules.
     """
+    from superopt.journeys.library.selection import select as choose
+    from superopt.substitution_db import RuleFilter, RuleStatus, open_database
+    from superopt.substitution_db.rules.currency import current
+    from superopt.substitution_db.rules.statistics import kinds_of_selection as kinds
+
     output = Output(as_json)
     usage = ResourceUsage()
     names = _known(graph) if graph else None
@@ -85,6 +86,8 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Compare two files of rules, ignoring times. Exit 0 if they are equal, else 1."""
+    from superopt.journeys.library.comparison import compare as compare_files
+
     del database
     output = Output(as_json)
     found = compare_files(before, after)
@@ -118,6 +121,8 @@ def _print(found: Comparison, output: Output) -> None:
 
 
 def _known(names: list[str]) -> tuple[str, ...]:
+    from superopt.journeys.library.trials import graphs
+
     for name in names:
         if name not in graphs():
             raise InvalidOptionError(f"graph: expected one of {', '.join(graphs())}, got {name!r}")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from superopt.optimizer.pipeline.report import written
-
 
 def frozen_pairs(section: object) -> dict[str, object]:
     """The summary line from a report's ``model`` of the sizes that it was frozen at; none for any other."""
+    from superopt.optimizer.pipeline.report import written
+
     model = cast("Mapping[str, object]", section or {})
     frozen = cast("Mapping[str, int]", model.get("frozen") or {})
     return {"frozen": f"for {written(frozen)} only"} if frozen else {}
@@ -17,6 +17,8 @@ def frozen_pairs(section: object) -> dict[str, object]:
 
 def size_pairs(section: object) -> dict[str, object]:
     """Summary lines from a report's ``sizes``; none for a model without symbolic dimensions."""
+    from superopt.optimizer.pipeline.report import written
+
     sizes = cast("Mapping[str, object]", section or {})
     priced = cast("Mapping[str, int]", sizes.get("priced") or {})
     if not priced:

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -20,13 +20,11 @@ from superopt.cli.outcome_views import outcome_pairs
 from superopt.cli.output import JsonOption, NoDatabaseOption, Output, several, shown
 from superopt.cli.progress import described
 from superopt.cli.size_views import frozen_pairs, size_pairs
-from superopt.client import Client, Event, Optimization, OptimizationEndedError
-from superopt.client.errors import error_of
 from superopt.errors import InvalidInputError, InvalidOptionError, MissingServiceError
 from superopt.files import is_stream, require_destinations
-from superopt.journeys.clusters import description_of
-from superopt.journeys.report_files import write_report
-from superopt.onnx_io import external_locations
+
+if TYPE_CHECKING:
+    from superopt.client import Client, Event, Optimization
 
 API_KEY = "SUPEROPT_API_KEY"
 SERVER = "SUPEROPT_SERVER"
@@ -34,7 +32,7 @@ SERVER = "SUPEROPT_SERVER"
 
 def register(app: typer.Typer) -> None:
     """Adds the command."""
-    app.command("submit", short_help="Optimize a model on a service.")(submit)
+    app.command("submit")(submit)
 
 
 @takes_submitted_options
@@ -59,6 +57,11 @@ def submit(
 
     Omitted options have the service's defaults.
     """
+    from superopt.client import Client
+    from superopt.journeys.clusters import description_of
+    from superopt.journeys.report_files import write_report
+    from superopt.onnx_io import external_locations
+
     del database
     reports = report or []
     output = Output.beside(as_json, out, *reports)
@@ -125,6 +128,9 @@ def _shown(show: Callable[[str], None]) -> Callable[[Event], None]:
 
 def _failure(ended: Optimization) -> Exception:
     """The error for an optimization without a result; bad input and missing devices get their exit codes."""
+    from superopt.client import OptimizationEndedError
+    from superopt.client.errors import error_of
+
     failure = OptimizationEndedError(ended.state, ended.problem)
     exit_code = 1 if ended.problem is None else error_of(ended.problem).exit_code
     kinds = {

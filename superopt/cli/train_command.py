@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,14 +14,14 @@ from superopt.cli.output import JsonOption, NoDatabaseOption, Output, destinatio
 from superopt.cli.progress import Status, followed
 from superopt.errors import InvalidOptionError
 from superopt.files import require_writable
-from superopt.optimizer.training.checkpoint import parse_interval
-from superopt.training import Step, TrainingProgress, TrainingResult
-from superopt.training import train as run_training
+
+if TYPE_CHECKING:
+    from superopt.training import TrainingProgress, TrainingResult
 
 
 def register(app: typer.Typer) -> None:
     """Adds the command."""
-    app.command("train", short_help="Train: run a training step on samples.")(train)
+    app.command("train")(train)
 
 
 def train(
@@ -81,6 +81,10 @@ def train(
     as_json: JsonOption = False,
 ) -> None:
     """Train: run a training step on samples, with checkpoints, in ONNX Runtime."""
+    from superopt.optimizer.training.checkpoint import parse_interval
+    from superopt.training import Step
+    from superopt.training import train as run_training
+
     del database
     output = Output.beside(as_json, out)
     interval = parse_interval(checkpoint_every)

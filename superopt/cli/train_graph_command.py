@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -19,14 +20,18 @@ from superopt.cli.output import (
     shown,
 )
 from superopt.files import require_writable
-from superopt.journeys.training import STEP_OPTIONS, StepGraph, settings_from, train_graph
-from superopt.optimizer.training.description import ConstantRate, RateInput, Role
+from superopt.optimizer.training.description import Role
+
+if TYPE_CHECKING:
+    from superopt.journeys.training import StepGraph
 
 
 def register(app: typer.Typer) -> None:
     """Adds the command."""
+    from superopt.journeys.training import STEP_OPTIONS
+
     command = with_options(tuple(STEP_OPTIONS.values()), write_step)
-    app.command("train-graph", short_help="Write the training step of a model.")(command)
+    app.command("train-graph")(command)
 
 
 def write_step(
@@ -40,6 +45,8 @@ def write_step(
 
     `superopt train` runs the step on samples.
     """
+    from superopt.journeys.training import settings_from, train_graph
+
     del database
     output = Output.beside(as_json, out)
     require_writable(out)
@@ -81,6 +88,8 @@ _NAMES: Mapping[Role, str] = {
 
 
 def _rate(built: StepGraph) -> str:
+    from superopt.optimizer.training.description import ConstantRate, RateInput
+
     match built.step.description.learning_rate:
         case RateInput(input=name):
             return f"the input {name}"

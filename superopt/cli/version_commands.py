@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from superopt.cli.output import DatabaseOption, JsonOption, Output, several
-from superopt.substitution_db import open_database
-from superopt.substitution_db.rules.currency import current
-from superopt.substitution_db.store.records import LibraryVersion
+
+if TYPE_CHECKING:
+    from superopt.substitution_db.store.records import LibraryVersion
 
 
 def register(app: typer.Typer) -> None:
@@ -25,6 +25,9 @@ def publish(
     as_json: JsonOption = False,
 ) -> None:
     """Publish all verdicts recorded so far at once; jobs submitted before keep their library version."""
+    from superopt.substitution_db import open_database
+    from superopt.substitution_db.rules.currency import current
+
     output = Output(as_json)
     with open_database(database) as opened:
         version = opened.library.publish(current(), note)
@@ -38,6 +41,9 @@ def restore(
     as_json: JsonOption = False,
 ) -> None:
     """Publish an earlier version again."""
+    from superopt.substitution_db import open_database
+    from superopt.substitution_db.rules.currency import current
+
     output = Output(as_json)
     with open_database(database) as opened:
         version = opened.library.restore(number, current())
@@ -47,6 +53,8 @@ def restore(
 
 def versions(database: DatabaseOption = None, as_json: JsonOption = False) -> None:
     """List the versions of the library, the current one first."""
+    from superopt.substitution_db import open_database
+
     output = Output(as_json)
     with open_database(database) as opened:
         listed = opened.library.list()

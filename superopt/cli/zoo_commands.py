@@ -6,20 +6,19 @@ from typing import Annotated
 
 import typer
 
-from superopt import zoo
 from superopt.cli.output import JsonOption, NoDatabaseOption, Output, OutputOption
 
-app = typer.Typer(help="The papers' benchmark networks.", no_args_is_help=True)
+
+def register(zoo_group: typer.Typer) -> None:
+    """Adds the commands to those of ``superopt zoo``."""
+    zoo_group.command("list")(list_networks)
+    zoo_group.command("build")(build)
 
 
-def register(parent: typer.Typer) -> None:
-    """Adds the commands."""
-    parent.add_typer(app, name="zoo")
-
-
-@app.command("list")
 def list_networks(database: NoDatabaseOption = None, as_json: JsonOption = False) -> None:
     """List the networks that can be built. llama-LxW, a LLaMA decoder of L blocks of width W, can be too."""
+    from superopt import zoo
+
     del database
     output = Output(as_json)
     networks = [zoo.describe(name) for name in zoo.names()]
@@ -56,7 +55,6 @@ def _count(parameters: int | None) -> str:
     return f"{parameters / 1e6:.1f} M" if parameters >= 1e5 else f"{parameters / 1e3:.1f} k"
 
 
-@app.command("build")
 def build(
     name: Annotated[str, typer.Argument(help="Name as shown by `superopt zoo list`, or llama-LxW.")],
     out: OutputOption,
@@ -66,6 +64,8 @@ def build(
     as_json: JsonOption = False,
 ) -> None:
     """Build a network with seeded weights and write it as ONNX, with weights over 1 GB as external data."""
+    from superopt import zoo
+
     del database
     output = Output.beside(as_json, out)
     size = zoo.save(name, out, batch=batch, seed=seed)

@@ -1,0 +1,41 @@
+"""Command superopt completion: prints the script that completes commands and options in a shell."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated
+
+import typer
+from typer.completion import get_completion_script  # pyright: ignore[reportPrivateImportUsage]
+
+from superopt.cli.commands import COMPLETING
+from superopt.cli.output import JsonOption, NoDatabaseOption, Output
+
+
+class Shell(enum.StrEnum):
+    """A shell with a completion script."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("completion")(completion)
+
+
+def completion(
+    shell: Annotated[Shell, typer.Argument(help="The shell.")],
+    database: NoDatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the script that completes commands and options in a shell.
+
+    For bash, put `eval "$(superopt completion bash)"` into ~/.bashrc.
+    """
+    del database
+    output = Output(as_json)
+    script = get_completion_script(prog_name="superopt", complete_var=COMPLETING, shell=shell)
+    output.document({"shell": shell, "script": script})
+    output.line(script)
