@@ -3,7 +3,8 @@
 from superopt.optimizer.explanation.page import html_of
 from superopt.optimizer.pipeline.measured import Measured
 from superopt.optimizer.pipeline.prepare import Request
-from superopt.optimizer.pipeline.report import RecordedStep, Report, recorded_trace
+from superopt.optimizer.pipeline.recorded import RecordedStep, recorded_trace
+from superopt.optimizer.pipeline.report import Report
 from superopt.optimizer.pipeline.run import Pipeline, Result, optimize
 from superopt.optimizer.pipeline.simulated import Simulated
 from superopt.optimizer.pipeline.write import plan_of

@@ -84,6 +84,8 @@ def _schema(option: Option) -> dict[str, object]:
     match option.kind:
         case "number" | "integer":
             schema: dict[str, object] = {"type": option.kind, **bounds}
+        case "flag":
+            schema = {"type": "boolean"}
         case "names":
             schema = {"type": "array", "items": _NAME, "maxItems": MOST_ENTRIES}
         case "sizes":

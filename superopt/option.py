@@ -13,8 +13,8 @@ from typing import Literal, TypeAlias, cast
 MOST_CHARACTERS, MOST_ENTRIES = 1000, 2_000
 """The longest text, and the most names or sizes that one option may have."""
 
-Kind: TypeAlias = Literal["number", "integer", "text", "names", "sizes", "file"]
-"""The kinds of values; ``sizes`` are whole numbers by name."""
+Kind: TypeAlias = Literal["number", "integer", "text", "names", "sizes", "file", "flag"]
+"""The kinds of values; ``sizes`` are whole numbers by name, a ``flag`` is true or false."""
 
 _NUMBERS = {"number": "a number", "integer": "a whole number", "sizes": "a whole number"}
 _NAME = f"a text of 1 to {MOST_CHARACTERS} characters"
@@ -103,7 +103,7 @@ class Option:
         """What one value is, in words."""
         if self.kind not in _NUMBERS:
             name = f"a name that matches {self.pattern}" if self.pattern else _NAME
-            return "the path of a file" if self.kind == "file" else name
+            return {"file": "the path of a file", "flag": "true or false"}.get(self.kind, name)
         unit = f" of {self.unit}" if self.unit else ""
         return f"{_NUMBERS[self.kind]}{unit}{', ' if self.bounds else ''}{self.bounds}"
 
@@ -163,6 +163,8 @@ class Option:
     def _is_one(self, value: object) -> bool:
         if self.kind == "file":
             return isinstance(value, str | Path)
+        if self.kind == "flag":
+            return isinstance(value, bool)
         if self.kind not in _NUMBERS:
             return _is_name(value) and (
                 not self.pattern or re.fullmatch(self.pattern, str(value)) is not None

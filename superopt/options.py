@@ -20,7 +20,13 @@ from superopt.option import Choice, Kind, Mismatch, Option, Surface
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-_KINDS: Mapping[object, Kind] = {float: "number", int: "integer", str: "text", Path: "file"}
+_KINDS: Mapping[object, Kind] = {
+    float: "number",
+    int: "integer",
+    str: "text",
+    Path: "file",
+    bool: "flag",
+}
 _REPEATED: Mapping[object, Kind] = {tuple[str, ...]: "names", Mapping[str, int]: "sizes"}
 _LARGEST = 2**63 - 1
 MOST_THREADS = 4 * (os.cpu_count() or 1)
@@ -51,6 +57,10 @@ _RUNTIMES = (
 _DIM = "Price, check and time at this size of an open dimension, as in batch=8; `superopt inspect` lists them"
 _FREEZE = "Specialise the model to this size of an open dimension, as in batch=8; all: to those of --inputs"
 _MEMORY = "Most memory for weights and tensors, of each device; on the command line as in '2 GiB'"
+_CUT_INPUT = "Optimise only the part of the model that begins at this tensor"
+_CUT_OUTPUT = "Optimise only the part of the model that ends at this tensor"
+_OPSET = "Convert the model to this version of the standard operators before optimising"
+_OLDEST_OPSET = 7
 _CLUSTER = "Plan for these devices: a description's file, or a known machine as dgx-h100:4"
 
 
@@ -102,6 +112,16 @@ class Options:
     ] = ()
     memory_limit: Annotated[int | None, Option(_MEMORY, unset="no limit", unit="bytes", least=1)] = None
     runtime: Annotated[str, Option("Whose operators may be written", _RUNTIMES)] = "portable"
+    opset: Annotated[int | None, Option(_OPSET, unset="the model's", least=_OLDEST_OPSET)] = None
+    inline_functions: Annotated[
+        bool, Option("Put the bodies of the model's own functions in place of their calls", unset="no")
+    ] = False
+    cut_inputs: Annotated[
+        tuple[str, ...], Option(_CUT_INPUT, unset="the model's inputs", surfaces=_HERE, name="cut_input")
+    ] = ()
+    cut_outputs: Annotated[
+        tuple[str, ...], Option(_CUT_OUTPUT, unset="the model's outputs", surfaces=_HERE, name="cut_output")
+    ] = ()
     cluster: Annotated[str | None, Option(_CLUSTER, unset="one device", surfaces=_HERE)] = None
     samples: Annotated[int, Option("Inputs to check with", least=1, surfaces=_NOWHERE)] = 4
     patience: Annotated[

@@ -35,6 +35,7 @@ COMMAND_LINE = {
     "names": list[str] | None,
     "sizes": list[str] | None,
     "file": Path | None,
+    "flag": bool | None,
 }
 PYTHON = {
     "number": float,
@@ -43,6 +44,7 @@ PYTHON = {
     "names": Sequence[str],
     "sizes": Mapping[str, int],
     "file": str | Path,
+    "flag": bool,
 }
 JSON = {
     "number": "number",
@@ -50,6 +52,7 @@ JSON = {
     "text": "string",
     "names": "array",
     "sizes": "object",
+    "flag": "boolean",
 }
 
 
@@ -69,7 +72,7 @@ def test_every_field_is_declared_as_an_option() -> None:
 def test_the_commands_have_the_options() -> None:
     here, there = _parameters(optimize), _parameters(submit)
     words = {"context", "model", "server", "out", "plan", "portable", "dry_run", "report", "database"}
-    words |= {"require_gain", "quiet", "verbose"}
+    words |= {"require_gain", "quiet", "verbose", "table"}
     assert here.keys() - words - {"as_json"} == offered(Surface.COMMAND_LINE).keys()
     assert there.keys() - words - {"as_json", "key", "no_wait"} == offered(Surface.HTTP).keys() | {"cluster"}
     for name, option in offered(Surface.COMMAND_LINE).items():
@@ -202,6 +205,8 @@ def test_options_are_read_without_what_does_the_work() -> None:
         ({"keep": ["a", ""]}, "keep.1: expected a text of 1 to 1000 characters, got ''"),
         ({"keep": ["a"] * 2_001}, "keep: expected at most 2000, got 2001"),
         ({"inputs": 3}, "inputs: expected the path of a file, got 3"),
+        ({"inline_functions": 1}, "inline_functions: expected true or false, got 1"),
+        ({"opset": 6}, "opset: expected a whole number, at least 7, got 6"),
         ({"runtime": "tvm"}, "runtime: expected one of portable, onnxruntime, got 'tvm'"),
     ],
 )

@@ -95,11 +95,21 @@ class Kernel:
 
     @property
     def flops(self) -> int:
-        """Arithmetic operations of all steps."""
+        """Arithmetic operations of all steps; one that moves elements counts as one for each."""
         return sum(
-            number_of(step.operator.work(self._operand_types(step), step.types).flops)
+            self._flops(step)
             for step in self.steps
             if step.operands and step.operator.name not in TRANSPARENT
+        )
+
+    @property
+    def arithmetic(self) -> int:
+        """Arithmetic operations of the steps that compute; those that only move elements, and those without
+        an operator in the algebra, count as none."""
+        return sum(
+            self._flops(step)
+            for step in self.steps
+            if step.operands and not step.operator.moves and not isinstance(step.operator, Opaque)
         )
 
     @property
@@ -123,6 +133,9 @@ class Kernel:
     def weight_bytes(self) -> int:
         """Bytes of the weights that it reads."""
         return sum(bytes_of(source.type) for source in self.sources if source.is_weight)
+
+    def _flops(self, step: KernelStep) -> int:
+        return number_of(step.operator.work(self._operand_types(step), step.types).flops)
 
     def _operand_types(self, step: KernelStep) -> tuple[TensorType, ...]:
         return tuple(

@@ -15,6 +15,7 @@ from superopt.equations.drawing import description
 from superopt.errors import InvalidEquationError, InvalidFileError
 from superopt.ir.terms import Equation
 from superopt.optimizer.explanation.amounts import amount, change, percent, scale_of, signed
+from superopt.optimizer.explanation.inventory_rows import operator_rows, quantity_rows, uncounted_note
 from superopt.optimizer.explanation.plot import curve_plot, interval_plot
 
 Json: TypeAlias = "Mapping[str, object]"
@@ -102,7 +103,17 @@ def _context(report: Json) -> dict[str, object]:
         "options": {key: _written(value) for key, value in _object(report["options"]).items()},
         "versions": _object(report.get("versions") or {}),
         "sizes": _sizes(_object(report.get("sizes") or {})),
+        **_inventory(_object(report.get("inventory") or {})),
     }
+
+
+def _inventory(inventory: Json) -> Json:
+    """What both models consist of, as rows; empty for a report without."""
+    if not inventory:
+        return {"inventory": (), "uncounted": ""}
+    before, after = (_object(inventory[side]) for side in ("before", "after"))
+    rows = (*quantity_rows(before, after), *operator_rows(before, after))
+    return {"inventory": rows, "uncounted": uncounted_note(after)}
 
 
 def _sizes(sizes: Json) -> Json:

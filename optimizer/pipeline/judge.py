@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
@@ -110,6 +110,11 @@ class Trial(ABC, Generic[V]):
     @abstractmethod
     def account(self, report: Report) -> Report:
         """Add to the report the results that only this judge has, including an explanation if time allows."""
+
+    @property
+    def assignment(self) -> Mapping[str, int]:
+        """The size of every symbol that is known."""
+        return self._request.options.dims
 
     @abstractmethod
     def _search(self, original: Original) -> V:

@@ -94,6 +94,11 @@ class MeasuredTrial(Trial[PricedVariant]):
         if isinstance(objective, Latency):
             objective.is_cut_short = lambda: self._request.cancel.is_interrupted
 
+    @property
+    def assignment(self) -> Mapping[str, int]:
+        """The size of every symbol that is known."""
+        return super().assignment if self._sizing is None else self._sizing.assignment
+
     def _search(self, original: Original) -> PricedVariant:
         """Determines sizes, prices, searches; raises UnchangedError where the budget is too short, or the
         original does not run."""

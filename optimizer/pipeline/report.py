@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Literal, cast
 
-from superopt.errors import InvalidFileError
 from superopt.ir.graph import NodeId
 from superopt.optimizer.canonical import CanonicalStep
 from superopt.optimizer.check import Comparison, Equivalence
@@ -19,6 +18,7 @@ from superopt.optimizer.cost import device_name, runtime_version
 from superopt.optimizer.explanation import Explanation
 from superopt.optimizer.pipeline.bisection import Suspect
 from superopt.optimizer.pipeline.bodies import BodySummary
+from superopt.optimizer.pipeline.inventory import Inventories
 from superopt.optimizer.pipeline.verdict import Rejection
 from superopt.optimizer.search import SearchResult, TraceStep
 
@@ -40,7 +40,8 @@ class OpaqueNode:
 class ModelSummary:
     """The model before and after. ``overridable``: weights that are also inputs, and hence not constants;
     ``warnings``: defects of the model that do not prevent running it; ``frozen``: the sizes for which alone
-    the model is written; ``computing_sizes``: the number of nodes that compute from sizes alone, and stay as
+    the model is written; ``adapted``: what else was changed on request before it was optimised;
+    ``computing_sizes``: the number of nodes that compute from sizes alone, and stay as
     they are."""
 
     name: str
@@ -52,6 +53,12 @@ class ModelSummary:
     warnings: tuple[str, ...] = ()
     frozen: Mapping[str, int] = field(default_factory=dict[str, int])
     computing_sizes: int = 0
+    adapted: tuple[str, ...] = ()
+
+    @property
+    def is_as_given(self) -> bool:
+        """Whether the original is the file that was given, and not one made from it on request."""
+        return not (self.frozen or self.adapted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +275,8 @@ def written(sizes: Mapping[str, int]) -> str:
 class Report:
     """Complete result of one optimization; ``to_json`` gives the documented schema. ``target`` is the device
     of the costs, None for a cluster. ``suspects`` are rules that changed outputs and were therefore not
-    used, ``bodies`` what was done to each body of the model's nodes."""
+    used, ``bodies`` what was done to each body of the model's nodes. ``inventory`` is what the model consists
+    of, None for a cluster and where there was no time to count."""
 
     model: ModelSummary
     options: Mapping[str, object]
@@ -290,6 +298,7 @@ class Report:
     rejected: tuple[Rejection, ...] = ()
     suspects: tuple[Suspect, ...] = ()
     bodies: tuple[BodySummary, ...] = ()
+    inventory: Inventories | None = None
 
     def to_json(self) -> dict[str, object]:
         """The report as JSON values, schema 1."""
@@ -310,6 +319,7 @@ class Report:
             ],
             "parallel": None if self.parallel is None else dict(self.parallel),
             "fusion": [list(group) for group in self.fusion],
+            "inventory": None if self.inventory is None else self.inventory.to_json(),
             "memory": None if self.memory is None else asdict(self.memory),
             "returned": self.returned,
             "why": self.why,
@@ -320,36 +330,10 @@ class Report:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedStep:
-    """A step read from a report, for ``replay``."""
-
-    rule: str
-    backwards: bool
-    site: tuple[NodeId, ...]
-    choice: int
-
-
-def recorded_trace(report: Mapping[str, object]) -> tuple[RecordedStep, ...]:
-    """The applied rules in a report's JSON; raises InvalidFileError for JSON that is not a report of this
-    schema. Canonicalisation steps come first and are left out: every optimization starts with all of them."""
-    if report.get("schema") != SCHEMA:
-        raise InvalidFileError(f"report: expected schema {SCHEMA}, got {report.get('schema')!r}")
-    steps = report.get("trace")
-    if not isinstance(steps, list):
-        raise InvalidFileError("report: expected a list as trace")
-    numbered = enumerate(cast("list[object]", steps), start=1)
-    return tuple(_recorded(number, step) for number, step in numbered if not _is_canonical(step))
-
-
 def section_of(report: Mapping[str, object], name: str) -> Mapping[str, object]:
     """A section of a report as JSON values; empty where it has none."""
     section = report.get(name)
     return cast("Mapping[str, object]", section) if isinstance(section, dict) else {}
-
-
-def _is_canonical(step: object) -> bool:
-    return isinstance(step, dict) and cast("dict[str, object]", step).get("kind") in ("canonicalise", "fold")
 
 
 def _canonical_to_json(step: CanonicalStep, cost: float) -> dict[str, object]:
@@ -357,25 +341,6 @@ def _canonical_to_json(step: CanonicalStep, cost: float) -> dict[str, object]:
     with a price."""
     names = {"kind": step.kind, "rule": step.what, "equation": step.what, "site": list(step.site)}
     return {**names, "cost_before": cost, "cost_after": cost}
-
-
-def _recorded(number: int, step: object) -> RecordedStep:
-    values: dict[str, object] = cast("dict[str, object]", step) if isinstance(step, dict) else {}
-    rule, site = values.get("rule"), values.get("site")
-    backwards, choice = values.get("backwards", False), values.get("choice", 0)
-    sound = (
-        values.get("kind") == "rule"
-        and isinstance(rule, str)
-        and isinstance(site, list)
-        and all(isinstance(node, int) for node in cast("list[object]", site))
-        and isinstance(backwards, bool)
-        and isinstance(choice, int)
-        and choice >= 0
-    )
-    if not sound:
-        raise InvalidFileError(f"report: step {number} of the trace is not a rewriting step: {step!r}")
-    nodes = tuple(NodeId(node) for node in cast("Sequence[int]", site))
-    return RecordedStep(cast("str", rule), cast("bool", backwards), nodes, cast("int", choice))
 
 
 def _versions() -> dict[str, str]:

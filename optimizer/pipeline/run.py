@@ -13,8 +13,10 @@ from superopt.errors import INTERNAL_ERROR, InvalidInputError, MissingServiceErr
 from superopt.ir.graph import Graph
 from superopt.ir.plan import Plan
 from superopt.onnx_io import LiftedModel, LoweredModel
+from superopt.optimizer.cost import Origin, Sizes
 from superopt.optimizer.cost.runtime import RuntimeRefusedError
 from superopt.optimizer.pipeline.bisection import OnSuspect
+from superopt.optimizer.pipeline.inventory import Inventories, inventory_of
 from superopt.optimizer.pipeline.judge import AnyTrial, Judge, UnchangedError
 from superopt.optimizer.pipeline.original import Original
 from superopt.optimizer.pipeline.prepare import Request, prepare, refusal_of
@@ -144,11 +146,32 @@ class Pipeline:
             target=self.judge.device,
             rejected=() if trial is None else rejections(trial.verdicts),
             suspects=() if trial is None else trial.suspects,
+            inventory=self._inventory(accepted),
         )
         report = report if trial is None else trial.account(report)
         if request.cancel.is_interrupted:
             report = replace(report, search=replace(report.search, stopped_by="interrupted"))
         return report
+
+    def _inventory(self, accepted: Verdict[Variant] | None) -> Inventories | None:
+        """What the original and the returned model consist of; None where that cannot be counted, which must
+        not affect the model, and where no time is left."""
+        request, trial = self.request, self.trial
+        if request.options.cluster is not None or request.schedule.explaining() <= 0:
+            return None
+        lifted = request.lifted
+        sizes = Sizes(
+            lifted.graph, request.options.dims if trial is None else trial.assignment, Origin(lifted)
+        )
+        try:
+            original = LoweredModel.of_source(lifted.source, lifted.names)
+            before = inventory_of(original, lifted.graph, sizes)
+            if accepted is None or accepted.model is None:
+                return Inventories(before, before)
+            return Inventories(before, inventory_of(accepted.model, accepted.variant.graph, sizes))
+        except Exception:  # noqa: BLE001 - logged, and the outcome goes out without its inventory
+            _LOG.exception("counting what %s consists of failed", lifted.source.name)
+            return None
 
     def _model(self, accepted: Verdict[Variant] | None) -> ModelSummary:
         lifted = self.request.lifted
@@ -165,6 +188,7 @@ class Pipeline:
             overridable=len(lifted.source.as_given.overridable),
             warnings=lifted.source.warnings,
             frozen=dict(lifted.source.frozen),
+            adapted=lifted.source.adapted,
             computing_sizes=len(lifted.computing_sizes),
         )
 
@@ -172,8 +196,10 @@ class Pipeline:
         """Description of the returned model where nothing was compared."""
         if accepted is not None:
             return "the graph is unchanged"
-        if self.request.lifted.source.frozen:
-            return "the model is returned as it was frozen, with no rule applied"
+        source = self.request.lifted.source
+        if source.frozen or source.adapted:
+            done = " and ".join((*source.adapted, *(("freezing",) if source.frozen else ())))
+            return f"the model is returned as it was after {done}, with no rule applied"
         if self.request.lifted.source.has_external_data:
             return "the original is returned, with its external data in a separate file"
         return BYTE_FOR_BYTE

@@ -29,12 +29,12 @@ from superopt.optimizer.parallel.topology import Cluster, limited
 from superopt.optimizer.pipeline.judge import REFUSED, Equality, Trial
 from superopt.optimizer.pipeline.original import Original
 from superopt.optimizer.pipeline.prepare import Prepared, refusal_of
+from superopt.optimizer.pipeline.recorded import recorded_trace
 from superopt.optimizer.pipeline.report import (
     CostSummary,
     Report,
     SearchSummary,
     SizesSummary,
-    recorded_trace,
     section_of,
 )
 from superopt.optimizer.pipeline.verdict import PlannedVariant, Verdict

@@ -38,7 +38,12 @@ GivenOptions: TypeAlias = Mapping[str, object]
 
 Command: TypeAlias = Callable[..., None]
 
-_TYPES: Mapping[Kind, object] = {"number": float | None, "integer": int | None, "file": Path | None}
+_TYPES: Mapping[Kind, object] = {
+    "number": float | None,
+    "integer": int | None,
+    "file": Path | None,
+    "flag": bool | None,
+}
 _REPEATED = ("names", "sizes")
 _UNITS = {"": 1, "B": 1, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
@@ -74,7 +79,8 @@ takes_submitted_options = partial(with_options, _THERE)
 def _parameter(option: Option) -> inspect.Parameter:
     type_ = list[str] | None if option.kind in _REPEATED else _TYPES.get(option.kind, str | None)
     unset = f" Default: {option.unset}." if option.optional else ""
-    described = typer.Option(help=f"{option.description}{unset}", metavar=option.unit.upper() or None)
+    flags = (f"--{option.name.replace('_', '-')}",) if option.kind == "flag" else ()
+    described = typer.Option(*flags, help=f"{option.description}{unset}", metavar=option.unit.upper() or None)
     annotation = Annotated[str | None if option.unit == "bytes" else type_, described]
     if option.word and option.kind == "number":
         annotation = Annotated[str | None, described]
@@ -86,7 +92,7 @@ def _parameter(option: Option) -> inspect.Parameter:
 
 def _read(option: Option, value: object) -> object:
     """The JSON value of a command-line option; None if omitted."""
-    if value is None or value == []:
+    if value is None or value == [] or value is False:
         return None
     if option.word and value == [option.word]:
         return option.word

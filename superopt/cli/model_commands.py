@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from superopt.cli.output import DatabaseOption, JsonOption, ModelArgument, NoDatabaseOption, Output, several
+from superopt.cli.output import DatabaseOption, JsonOption, ModelArgument, NoDatabaseOption, Output
 from superopt.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     from superopt.optimizer.pipeline.report import EquivalenceSummary
 
 NOT_EQUIVALENT = 1
-_UNITS = {"GB": 10**9, "MB": 10**6, "kB": 10**3}
 
 
 def register(app: typer.Typer) -> None:
@@ -32,6 +31,7 @@ def inspect(
 ) -> None:
     """Show operators, opaque nodes with reasons, shapes, and matching rules of a model."""
     from superopt.cli.body_views import print_inspected
+    from superopt.cli.inventory_views import print_one
     from superopt.journeys import in_process as api
 
     output = Output(as_json)
@@ -42,7 +42,6 @@ def inspect(
             "model": inspection.name,
             "nodes": inspection.nodes,
             "opset": inspection.opset,
-            "weights": _size(inspection.weight_bytes),
             "inputs": ", ".join(f"{name}: {type_}" for name, type_ in inspection.inputs),
             "outputs": ", ".join(f"{name}: {type_}" for name, type_ in inspection.outputs),
         }
@@ -58,7 +57,9 @@ def inspect(
             ],
         )
     output.line()
-    output.table(("operator", "nodes"), inspection.operators)
+    print_one(inspection.to_json()["inventory"], output)
+    output.line()
+    output.table(("operator in rules", "nodes"), inspection.operators)
     if inspection.opaque:
         output.line("\nOpaque nodes, kept unchanged:")
         reasons = Counter((op_type, why) for _, op_type, why in inspection.opaque)
@@ -71,11 +72,6 @@ def inspect(
     print_inspected(inspection.bodies, output)
     output.line(f"\n{len(inspection.matches)} of {inspection.rules} rules match:")
     output.table(("rule", "sites", "equation"), [(m.rule, m.sites, m.equation) for m in inspection.matches])
-
-
-def _size(count: int) -> str:
-    unit, factor = next(((unit, factor) for unit, factor in _UNITS.items() if count >= factor), ("", 1))
-    return f"{count / factor:.1f} {unit}" if unit else several(count, "byte")
 
 
 def _errors(summary: EquivalenceSummary) -> dict[str, object]:

@@ -66,6 +66,9 @@ def optimize(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Do not write the model; --output may be omitted.")
     ] = False,
+    table: Annotated[
+        bool, typer.Option("--table", help="List all operators, not only those whose number changed.")
+    ] = False,
     report: ReportOption = None,
     require_gain: Annotated[
         bool, typer.Option("--require-gain", help="Exit with 1 if the original is returned.")
@@ -107,6 +110,7 @@ def optimize(
             "plan": None if plan is None else str(plan),
             "json": as_json,
             "verbose": verbose,
+            "table": table,
             "terminal": output.file.isatty(),
         },
         function=FUNCTION,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from superopt.cli.body_views import bodies_in_brief, print_bodies
+from superopt.cli.inventory_views import print_changes, print_table
 from superopt.cli.logs import recorded
 from superopt.cli.outcome_views import outcome_pairs, written_pairs
 from superopt.cli.output import Output, several
@@ -51,6 +52,7 @@ def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> J
     output.document(document)
     if not output.as_json:
         _print_summary(result.report, document, output, warnings_of(result.report, arguments))
+        (print_table if arguments["table"] else print_changes)(document, output)
     answer: JsonObject = {"text": text.getvalue(), "report": document}
     if reports:
         progress({"finished": answer})

@@ -141,6 +141,8 @@ def _failure(ended: Optimization) -> Exception:
 
 
 def _summarise(ended: Optimization, report: Mapping[str, object], output: Output) -> None:
+    from superopt.cli.inventory_views import print_changes
+
     measured = report.get("measured")
     pairs: dict[str, object] = {
         "optimization": ended.id,
@@ -154,3 +156,4 @@ def _summarise(ended: Optimization, report: Mapping[str, object], output: Output
         pairs["measured"] = f"{m['before']:,.0f} -> {m['after']:,.0f} {m['unit']}: {m['ratio']:.3f}x"
     pairs.update(outcome_pairs(report))
     output.pairs(pairs)
+    print_changes(report, output)

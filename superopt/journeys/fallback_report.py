@@ -12,6 +12,9 @@ from superopt.options import DEFAULTS
 
 _SCHEMA = 1
 
+_CHANGING = ("inline_functions", "opset", "cut_input", "cut_output", "freeze")
+"""Options that change the model before it is optimised."""
+
 
 def fallback_report(
     model: Path,
@@ -28,6 +31,9 @@ def fallback_report(
     ``state`` is the last message of the process: progress, and the model's ``nodes`` and ``opaque``; missing
     values are None or 0.
     """
+    unchanged = [f"--{name.replace('_', '-')}" for name in _CHANGING if options.get(name)]
+    if unchanged:
+        why = f"{why}; the model is written as it was given, without {', '.join(unchanged)}"
     cost = _number(state.get("cost_before"))
     nodes = state.get("nodes")
     return {
@@ -42,6 +48,7 @@ def fallback_report(
             "warnings": [],
             "frozen": {},
             "computing_sizes": state.get("computing_sizes", 0),
+            "adapted": [],
         },
         "options": state.get("options", dict(options)),
         "rules": {"loaded": state.get("rules", 0), "matched": 0, "applied": 0},
@@ -77,6 +84,7 @@ def fallback_report(
         "trace": [],
         "parallel": None,
         "fusion": [],
+        "inventory": None,
         "memory": None,
         "returned": "original",
         "why": why,

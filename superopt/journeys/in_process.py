@@ -12,38 +12,34 @@ from pathlib import Path
 from superopt import optimizer
 from superopt.axioms import load_axioms
 from superopt.equations import format_equation
-from superopt.errors import InvalidModelError
 from superopt.ir import Graph, Input, Weight
+from superopt.journeys.adaptation import as_requested
 from superopt.journeys.bodies import BodyOptimization, expanded, is_only_slower, sizes_of_inputs
 from superopt.journeys.body_inspection import InspectedBody, inspected_bodies
-from superopt.journeys.freezing import as_requested
+from superopt.journeys.comparing import compared_sources
 from superopt.journeys.result import Result
 from superopt.journeys.suspect_evidence import suspect_evidence
 from superopt.journeys.targets import find_target
-from superopt.onnx_io import LiftedModel, ModelSource, lift, load_model
-from superopt.onnx_io.freezing import declared_sizes, sizes_at
+from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model
 from superopt.onnx_io.lifting import computes_sizes
 from superopt.ops import Opaque
 from superopt.optimizer import CancelToken, Measured, Options, Progress, Simulated
 from superopt.optimizer.check import (
     Equivalence,
-    Reference,
-    Sampling,
     Sizing,
-    check_equivalence,
     declared_ports,
     guess_sizes,
-    load_inputs,
     names_apart,
     plan_inputs,
     require_archive,
     settle_sizes,
 )
 from superopt.optimizer.check.guesses import example
-from superopt.optimizer.cost import physical_cores
+from superopt.optimizer.cost import Origin, Sizes, physical_cores
 from superopt.optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
 from superopt.optimizer.parallel.topology import Cluster
 from superopt.optimizer.pipeline.bisection import Suspect
+from superopt.optimizer.pipeline.inventory import Inventory, inventory_of
 from superopt.optimizer.pipeline.judge import Judge
 from superopt.optimizer.pipeline.prepare import Request, prepare
 from superopt.optimizer.pipeline.runnable import loads, runnable_original, weight_bytes
@@ -79,6 +75,7 @@ class Inspection:
     that compute from sizes alone, ``dimensions`` the symbolic dimensions of inputs: name, inputs and axes
     that have it, and a typical size with which the model runs, if one was found; ``bodies`` are those of If,
     Loop and Scan, with the rules that match in them counted neither in ``matches`` nor in ``operators``.
+    ``inventory`` is what the model consists of at the typical sizes.
     """
 
     name: str
@@ -95,6 +92,7 @@ class Inspection:
     rules: int
     matches: tuple[MatchingRule, ...]
     bodies: tuple[InspectedBody, ...] = ()
+    inventory: Inventory | None = None
 
     def to_json(self) -> dict[str, object]:
         """The inspection as JSON values."""
@@ -234,21 +232,10 @@ def check(
     inputs = None if inputs is None else Path(inputs)
     if inputs is not None:
         require_archive(inputs)
-    source, compared_with = (load_model(model, loads) for model in (first, second))
-    dims = {**sizes_at(source, declared_sizes(compared_with)), **dims}
-    lifted = lift(replace(source, apart=names_apart(source, dims, inputs)))
-    other = lift(compared_with)
-    with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
-        try:
-            loaded = LoadedModel(runnable_original(lifted, Path(directory)), physical_cores())
-            compared = LoadedModel(runnable_original(other, Path(directory)), physical_cores())
-        except RuntimeRefusedError as error:
-            raise InvalidModelError(f"a model does not run: {error}") from None
-        plan = plan_inputs(lifted, loaded.inputs, dims)
-        given = () if inputs is None else (load_inputs(inputs, declared_ports(lifted)),)
-        plan = plan.at(plan.sizes_of(given[0])) if given else plan
-        reference = Reference(loaded, plan, Sampling(samples, seed, tolerance, given), lifted.source)
-        return check_equivalence(reference, compared)
+    source, other = (load_model(model, loads) for model in (first, second))
+    return compared_sources(
+        source, other, samples=samples, seed=seed, tolerance=tolerance, inputs=inputs, dims=dims
+    )
 
 
 def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:
@@ -282,6 +269,11 @@ def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:
         rules=len({rule.rule_id for rule in rules}),
         matches=_matches(graph, rules),
         bodies=inspected_bodies(source),
+        inventory=inventory_of(
+            LoweredModel.of_source(lifted.source, lifted.names),
+            graph,
+            Sizes(graph, sizing.assignment, Origin(lifted)),
+        ),
     )
 
 

@@ -44,7 +44,7 @@ class Attached(api.Result):
     def save(self, path: str | Path) -> None:
         """Writes the model atomically, with external data if rewriting made it too large for one file."""
         target = Path(path)
-        if self.report.returned == "original" and not self.report.model.frozen:
+        if self.report.returned == "original" and self.report.model.is_as_given:
             with atomic_path(target) as part:
                 shutil.copyfile(self.original, part)
             return
@@ -79,7 +79,7 @@ def _report_of(report: Report, path: Path) -> Report:
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     compared = report.equivalence
-    is_copied = report.returned == "original" and not report.model.frozen
+    is_copied = report.returned == "original" and report.model.is_as_given
     if is_copied and not compared.samples and compared.passed:
         compared = EquivalenceSummary.untouched(compared.tolerance, BYTE_FOR_BYTE)
     return replace(report, model=replace(report.model, name=path.name, sha256=sha256), equivalence=compared)

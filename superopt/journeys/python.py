@@ -56,6 +56,10 @@ def optimize(
     exclude_rules: Sequence[str] = DEFAULTS.exclude_rules,
     memory_limit: int | None = DEFAULTS.memory_limit,
     runtime: str = DEFAULTS.runtime,
+    opset: int | None = DEFAULTS.opset,
+    inline_functions: bool = DEFAULTS.inline_functions,
+    cut_inputs: Sequence[str] = DEFAULTS.cut_inputs,
+    cut_outputs: Sequence[str] = DEFAULTS.cut_outputs,
     cluster: str | Path | None = DEFAULTS.cluster,
     plan: str | Path | None = None,
     example_inputs: object = None,
@@ -89,6 +93,10 @@ def optimize(
         exclude_rules: Ids of rules that are not used.
         memory_limit: Bytes for weights and tensors, of each device; None for no limit.
         runtime: Whose operators may be written: ``portable`` or ``onnxruntime``.
+        opset: The version of the standard operators to convert the model to; None keeps its own.
+        inline_functions: Whether to put the bodies of the model's functions in place of their calls.
+        cut_inputs: Tensors that the part of the model begins at that is optimised and returned.
+        cut_outputs: Tensors that the part ends at.
         cluster: The file of a cluster description or a known machine, as ``dgx-h100:4``. The result then has
             a plan for all devices, chosen by predicted cost.
         plan: With a cluster, the report whose plan is evaluated in place of a search.
@@ -122,6 +130,10 @@ def optimize(
             "exclude_rules": exclude_rules,
             "memory_limit": memory_limit,
             "runtime": runtime,
+            "opset": opset,
+            "inline_functions": inline_functions,
+            "cut_inputs": cut_inputs,
+            "cut_outputs": cut_outputs,
             "cluster": str(cluster) if isinstance(cluster, Path) else cluster,
         }
     )

@@ -12,9 +12,10 @@ from typing import cast
 from superopt import optimizer
 from superopt.errors import InvalidFileError, InvalidOptionError, NotEquivalentError
 from superopt.ir import Graph, Plan
+from superopt.journeys.adaptation import as_recorded
 from superopt.journeys.body_replay import names_in, recorded_body, with_recorded_bodies
-from superopt.journeys.freezing import as_recorded
-from superopt.journeys.in_process import check, verified_substitutions
+from superopt.journeys.comparing import compared_sources
+from superopt.journeys.in_process import verified_substitutions
 from superopt.journeys.quarantine import quarantine
 from superopt.journeys.suspect_evidence import suspect_evidence
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model, lower
@@ -138,10 +139,12 @@ def repeated(
 def _compared(
     model: ModelSource, lowered: LoweredModel, sizes: Mapping[str, int], seed: int = 0
 ) -> Equivalence:
+    """Whether a model made from another is equal to it, or to the part of it that was cut out."""
+    source = lowered.source.as_given if lowered.source.is_part else load_model(model, loads)
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         path = Path(directory) / "model.onnx"
         lowered.save(path)
-        return check(model, path, dims=sizes, seed=seed)
+        return compared_sources(source, load_model(path, loads), dims=sizes, seed=seed)
 
 
 def write_shards(

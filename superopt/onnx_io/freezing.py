@@ -67,7 +67,7 @@ def freeze(source: SourceModel, sizes: Mapping[str, int]) -> SourceModel:
         proto=_fixed(source.proto, axes, sizes),
         given=None,
         came_from=None,
-        unfrozen=source.as_given if source.unfrozen is None else source.unfrozen,
+        unadapted=source.received,
         frozen={**source.frozen, **sizes},
     )
     whole = _folded(fixed)

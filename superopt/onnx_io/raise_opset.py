@@ -1,4 +1,4 @@
-"""Convert a model to a newer version of the standard operators, by ONNX's converter, without its weights."""
+"""Convert a model to another version of the standard operators, by ONNX's converter, without its weights."""
 
 from __future__ import annotations
 
@@ -47,9 +47,7 @@ def with_opset(model: onnx.ModelProto, opset: int = OPSET_OF_STEPS) -> onnx.Mode
 
 def raise_opset(model: onnx.ModelProto, opset: int = OPSET_OF_STEPS) -> None:
     """Converts the model in place as ``with_opset`` does; raises the same errors."""
-    version = default_opset(model.opset_import)
-    if version is None:
-        raise InvalidModelError("the model imports no standard operators; expected ai.onnx 7 or newer")
+    version = _version(model)
     if version < OLDEST_OPSET:
         raise InvalidModelError(
             f"the model has operator set {version}; expected {OLDEST_OPSET} or newer, where broadcasting is "
@@ -63,6 +61,32 @@ def raise_opset(model: onnx.ModelProto, opset: int = OPSET_OF_STEPS) -> None:
             f"the model has functions and operator set {version}; expected {opset} or newer, or no functions"
         )
     _convert(model, version, opset)
+
+
+def convert_opset(model: onnx.ModelProto, opset: int) -> None:
+    """Converts the model in place to operator set ``opset``, newer or older than its own, and to an IR
+    version that is at least 8 and that of the operator set; otherwise as ``with_opset``. Raises
+    InvalidModelError for a model without standard operators or with functions, for an operator set that is
+    too new, and where ONNX's converter fails, naming the operator."""
+    version = _version(model)
+    newest = onnx.defs.onnx_opset_version()
+    if opset > newest:
+        raise InvalidModelError(f"operator set {opset}: expected at most {newest}, the newest that is known")
+    if model.functions:
+        raise InvalidModelError(
+            "the model has functions, which ONNX cannot convert to another operator set: inline them with "
+            "--inline-functions"
+        )
+    raise_ir(model)
+    _convert(model, version, opset)
+    model.ir_version = max(model.ir_version, helper.find_min_ir_version_for([helper.make_opsetid("", opset)]))
+
+
+def _version(model: onnx.ModelProto) -> int:
+    version = default_opset(model.opset_import)
+    if version is None:
+        raise InvalidModelError("the model imports no standard operators; expected ai.onnx 7 or newer")
+    return version
 
 
 def raise_ir(model: onnx.ModelProto) -> None:
@@ -140,17 +164,19 @@ def _keep_coordinates(graph: onnx.GraphProto) -> None:
 
 
 def _complaint(skeleton: onnx.ModelProto, version: int, opset: int, error: Exception) -> str:
-    node = next(_not_converted(skeleton, opset), None)
-    where = "the model" if node is None else node_label(node)
-    reason = re.sub(r"^.*failed: ", "", " ".join(str(error).split()))
-    return (
-        f"{where} cannot be converted from operator set {version} to {opset}: {reason}; "
-        f"export the model at operator set {opset} or newer"
-    )
+    reason = _reason(error)
+    failed = [node for node, why in _not_converted(skeleton, opset) if why == reason]
+    where = node_label(failed[0]) if failed else "the model"
+    advice = f"export the model at operator set {opset}{' or newer' if opset > version else ''}"
+    return f"{where} cannot be converted from operator set {version} to {opset}: {reason}; {advice}"
 
 
-def _not_converted(skeleton: onnx.ModelProto, opset: int) -> Iterator[onnx.NodeProto]:
-    """The nodes that the converter rejects, each tried by itself."""
+def _reason(error: Exception) -> str:
+    return re.sub(r"^.*failed: ", "", " ".join(str(error).split()))
+
+
+def _not_converted(skeleton: onnx.ModelProto, opset: int) -> Iterator[tuple[onnx.NodeProto, str]]:
+    """The nodes that the converter rejects, each tried by itself, with the reason."""
     graph = skeleton.graph
     values = {value.name: value for value in (*graph.value_info, *graph.input, *graph.output)}
     stored = {tensor.name: tensor for tensor in graph.initializer}
@@ -166,5 +192,5 @@ def _not_converted(skeleton: onnx.ModelProto, opset: int) -> Iterator[onnx.NodeP
         alone.graph.output.extend(values[name] for name in node.output if name in values)
         try:
             version_converter.convert_version(alone, opset)
-        except _FAILURES:
-            yield node
+        except _FAILURES as error:
+            yield node, _reason(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import math
 import os
 import secrets
 import sys
@@ -29,7 +30,7 @@ from superopt.files import (
 )
 from superopt.ir.graph import Value
 from superopt.onnx_io.external import LIMIT, TYPED_FIELDS, bytes_of, is_external, stored_tensor
-from superopt.onnx_io.protos import copy_with_initializers, tensors_in_model
+from superopt.onnx_io.protos import copy_with_initializers, stored_bytes, tensors_in_model
 from superopt.onnx_io.source import ModelSource, SourceModel, load_model
 from superopt.onnx_io.stored import MappedTensor, StoredTensor
 
@@ -38,6 +39,8 @@ INLINE = 1024
 
 ALIGNMENT = 4096
 CHUNK = 1 << 24
+
+_NO_PARAMETERS = (TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL, TensorProto.STRING)
 
 Place = Callable[[TensorProto, StoredTensor], None]
 
@@ -74,6 +77,31 @@ class LoweredModel:
     def node_count(self) -> int:
         """Nodes of the main graph."""
         return len(self.proto.graph.node)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of all numbers in the model, those in attributes and subgraphs too."""
+        return stored_bytes(self.proto) + sum(tensor.nbytes for tensor in self.shared.values())
+
+    @property
+    def parameters(self) -> int:
+        """The numbers in weights; integers of 32 and 64 bits are sizes or indices, and do not count."""
+        inside = sum(
+            math.prod(tensor.dims)
+            for tensor in tensors_in_model(self.proto)
+            if tensor.data_type not in _NO_PARAMETERS
+        )
+        shared = (tensor for tensor in self.shared.values() if tensor.data_type not in _NO_PARAMETERS)
+        return inside + sum(tensor.size for tensor in shared)
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of the written model with its external data; without their padding, and up to the
+        declarations of tensors where the file is not made yet."""
+        if self.unchanged and self.source.given is not None:
+            outside = (tensor for tensor in tensors_in_model(self.source.proto) if is_external(tensor))
+            return len(self.source.given) + sum(map(bytes_of, outside))
+        return len(self._content) if "_content" in vars(self) else self._bytes
 
     @cached_property
     def _bytes(self) -> int:

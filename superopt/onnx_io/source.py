@@ -47,8 +47,10 @@ class SourceModel:
     messages. ``came_from`` is the model before repairs, or before known sizes became initialisers.
     ``warnings`` are defects that do not prevent running it. Axes whose dimensions have one of the names
     ``apart`` may differ in size. ``frozen`` are sizes that the model was specialised to on request
-    (``freezing``), and ``unfrozen`` is the model before that. ``folded`` is the number of nodes that were
-    computed in advance (``simplify``), ``prepared`` describes what else was rewritten before lifting."""
+    (``freezing``), ``adapted`` describes what else was changed on request (``adapting``), and ``unadapted``
+    is the model before both, of which it may be but a part (``cutting``). ``folded`` is the number of nodes
+    that were computed in advance (``simplify``), ``prepared`` describes what else was rewritten before
+    lifting."""
 
     proto: onnx.ModelProto
     tensors: Mapping[str, StoredTensor]
@@ -59,14 +61,16 @@ class SourceModel:
     warnings: tuple[str, ...] = ()
     apart: frozenset[str] = frozenset()
     frozen: Mapping[str, int] = field(default_factory=dict[str, int])
-    unfrozen: SourceModel | None = None
+    adapted: tuple[str, ...] = ()
+    unadapted: SourceModel | None = None
+    is_part: bool = False
     folded: int = 0
     prepared: tuple[str, ...] = ()
 
     @property
     def received(self) -> SourceModel:
-        """The model as given, before it was frozen."""
-        return self.as_given if self.unfrozen is None else self.unfrozen
+        """The model as given, before anything was changed on request."""
+        return self.as_given if self.unadapted is None else self.unadapted
 
     @property
     def as_given(self) -> SourceModel:
@@ -81,7 +85,7 @@ class SourceModel:
     @cached_property
     def sha256(self) -> str:
         """Identifies the model file in reports."""
-        return hashlib.sha256((self.unfrozen or self).original).hexdigest()
+        return hashlib.sha256((self.unadapted or self).original).hexdigest()
 
     @cached_property
     def opset(self) -> int | None:

@@ -118,7 +118,7 @@ def test_sizes_that_do_not_fit_are_refused(
     path: Path, options: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["optimize", str(path), "-o", str(path.with_name("out.onnx")), *QUICK, *options.split()]) == 2
-    assert capsys.readouterr().err.startswith(f"superopt: {message}")
+    assert f"superopt: {message}" in capsys.readouterr().err
 
 
 def test_inputs_that_lack_an_array_do_not_say_every_size(path: Path, tmp_path: Path) -> None:

@@ -75,17 +75,18 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
         "schema": "int",
         "sizes": ["apart", "checked", "guessed", "priced", "request", "timed"],
         "model": [
-            "computing_sizes", "frozen", "name", "nodes_after", "nodes_before", "opaque", "overridable",
-            "sha256", "warnings",
+            "adapted", "computing_sizes", "frozen", "name", "nodes_after", "nodes_before", "opaque",
+            "overridable", "sha256", "warnings",
         ],
         "options": [
-            "alpha", "budget", "cluster", "dims", "exclude_rules", "freeze", "inputs", "keep",
-            "max_candidates", "memory_limit", "objective", "runtime", "search", "seed", "target",
-            "threads", "tolerance",
+            "alpha", "budget", "cluster", "cut_inputs", "cut_outputs", "dims", "exclude_rules", "freeze",
+            "inline_functions", "inputs", "keep", "max_candidates", "memory_limit", "objective", "opset",
+            "runtime", "search", "seed", "target", "threads", "tolerance",
         ],
         "rules": ["applied", "loaded", "matched"],
         "suspects": "list",
         "cost": ["after", "before", "source", "unit"],
+        "inventory": ["after", "before"],
         "measured": [
             "after", "before", "confidence", "interval", "ratio", "runs", "runtime", "threads", "unit",
         ],

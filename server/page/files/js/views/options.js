@@ -56,7 +56,7 @@ function radios(option) {
 function field(option) {
   const { name, kind, least, most, above, unit } = option, id = name.replaceAll("_", "-"), isNumber = kind === "number" || kind === "integer";
   const attributes = { id, "aria-describedby": `${id}-hint` };
-  const input = option.choices.length ? h("select", attributes) : h("input", { ...attributes, autocomplete: "off", spellcheck: "false", placeholder: option.unset || (PLACEHOLDERS[kind] ?? option.default),
+  const input = option.choices.length ? h("select", attributes) : kind === "flag" ? h("input", { ...attributes, type: "checkbox" }) : h("input", { ...attributes, autocomplete: "off", spellcheck: "false", placeholder: option.unset || (PLACEHOLDERS[kind] ?? option.default),
     ...(isNumber && { type: "number", inputmode: "decimal", min: least ?? above, max: most, step: kind === "integer" ? 1 : "any" }) });
   if (isNumber && unit && !option.optional) input.value = option.default;
   const element = h("div", { class: "field" }, h("label", { for: id }, title(name) + (unit ? ` in ${unit}` : "")), input, h("p", { class: "hint", id: `${id}-hint` }, `${option.help}.`));
@@ -64,6 +64,7 @@ function field(option) {
   choose?.(false);
 
   function value() {
+    if (kind === "flag") return input.checked || undefined;
     if (input.value.trim() === "") return undefined;
     if (kind === "sizes") return Object.fromEntries(entries(input).map((one) => one.split("=")).map(([dimension, size]) => [dimension.trim(), Number(size)]));
     if (kind === "names") return entries(input);

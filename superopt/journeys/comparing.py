@@ -1,0 +1,59 @@
+"""Whether two models give the same outputs on random inputs."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from superopt.errors import InvalidModelError
+from superopt.onnx_io import SourceModel, lift
+from superopt.onnx_io.freezing import declared_sizes, sizes_at
+from superopt.optimizer.check import (
+    Equivalence,
+    Reference,
+    Sampling,
+    check_equivalence,
+    declared_ports,
+    load_inputs,
+    names_apart,
+    plan_inputs,
+)
+from superopt.optimizer.cost import physical_cores
+from superopt.optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
+from superopt.optimizer.pipeline.runnable import runnable_original
+
+
+def compared_sources(
+    source: SourceModel,
+    compared_with: SourceModel,
+    *,
+    samples: int = 4,
+    seed: int = 0,
+    tolerance: float | None = None,
+    inputs: Path | None = None,
+    dims: Mapping[str, int] | None = None,
+    deadline: float = math.inf,
+) -> Equivalence:
+    """Whether the second model gives the outputs of the first; ``dims`` gives symbolic dimensions. Where the
+    second has a size and the first none, inputs have that size. Samples are drawn until the deadline
+    (monotonic clock). Raises InvalidModelError for a model that does not run."""
+    dims = {**sizes_at(source, declared_sizes(compared_with)), **(dims or {})}
+    lifted = lift(replace(source, apart=names_apart(source, dims, inputs)))
+    other = lift(compared_with)
+    with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
+        try:
+            loaded = LoadedModel(runnable_original(lifted, Path(directory)), physical_cores())
+            compared = LoadedModel(runnable_original(other, Path(directory)), physical_cores())
+        except RuntimeRefusedError as error:
+            raise InvalidModelError(f"a model does not run: {error}") from None
+        plan = plan_inputs(lifted, loaded.inputs, dims)
+        given = () if inputs is None else (load_inputs(inputs, declared_ports(lifted)),)
+        plan = plan.at(plan.sizes_of(given[0])) if given else plan
+        sampling = Sampling(samples, seed, tolerance, given, deadline)
+        return check_equivalence(Reference(loaded, plan, sampling, lifted.source), compared)
+
+
+__all__ = ["compared_sources"]
