@@ -83,7 +83,7 @@ def exported(module: TorchModule, example_inputs: object) -> onnx_ir.Model | byt
     try:
         with _in_inference_mode(module):
             if find_spec(_TRANSLATOR) is not None:
-                return torch.onnx.export(module, args, kwargs=kwargs, dynamo=True).model
+                return torch.onnx.export(module, args, kwargs=kwargs, dynamo=True, verbose=False).model
             file = BytesIO()
             torch.onnx.export(module, args, file, kwargs=kwargs, dynamo=False)
             return file.getvalue()
