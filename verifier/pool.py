@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from superopt.processes.pool import Allowance, NoProcessError, Pool
+from superopt.errors import MissingServiceError
+from superopt.processes.pool import Allowance, NoProcessError, Pool, StoppedTaskError
 from superopt.processes.pool_main import TaskError
 
 Progress = Callable[[int, int], None]
@@ -20,6 +22,21 @@ _TRIES = 2
 _AHEAD = 16
 USUAL = Allowance()
 """Far above what a judgement needs: it decides only how a runaway ends."""
+
+UNHURRIED = Allowance(seconds=24 * 3600)
+"""For answers that must not depend on the load of the machine; a judgement takes seconds of the processor."""
+
+
+class UnjudgedError(MissingServiceError):
+    """The machine did not let some items be judged, so nothing is known about them."""
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """The reason why an item has no answer; ``stopped`` by the machine, not by the item."""
+
+    reason: str
+    stopped: bool
 
 
 def judge_all(
@@ -61,22 +78,48 @@ def judge_as_they_come(
 
     Raises ``MissingServiceError`` when no worker process can be started.
     """
-    if jobs:
-        judged = _pooled(function, items, jobs, allowance)
-    else:
-        judged = ((number, partial(function, item)) for number, item in enumerate(items))
-    with closing(judged):
-        for done, (number, judgement) in enumerate(judged, 1):
-            try:
-                answer = judgement()
-            except NoProcessError:
-                raise
-            except Exception as error:  # noqa: BLE001 - whatever fails is no answer, and says why
-                reason = str(error) if isinstance(error, TaskError) else f"{type(error).__name__}: {error}"
-                answer = lost(items[number], reason)
+    with closing(_outcomes(function, enumerate(items), jobs, allowance)) as outcomes:
+        for done, (number, outcome) in enumerate(outcomes, 1):
             if progress:
                 progress(done, len(items))
-            yield number, answer
+            failed = isinstance(outcome, _Failure)
+            yield number, lost(items[number], outcome.reason) if failed else outcome
+
+
+def judge_for_good(
+    function: Callable[[Item], Answer],
+    items: Sequence[Item],
+    *,
+    lost: Callable[[Item, str], Answer],
+    jobs: int = 1,
+    progress: Progress | None = None,
+    allowance: Allowance = UNHURRIED,
+) -> Iterator[tuple[int, Answer]]:
+    """``judge_as_they_come`` for answers that are stored, and that the machine and its load must not decide.
+
+    An item whose process exceeds the time allowed or is killed from outside is judged again after all others,
+    alone. Raises UnjudgedError for those to which that happens twice, after every other answer.
+    """
+    waiting = dict(enumerate(items))
+    stopped: dict[int, str] = {}
+    for jobs_at_once in (jobs, min(jobs, 1)):
+        stopped = {}
+        with closing(_outcomes(function, waiting.items(), jobs_at_once, allowance)) as outcomes:
+            for number, outcome in outcomes:
+                failed = isinstance(outcome, _Failure)
+                if failed and outcome.stopped:
+                    stopped[number] = outcome.reason
+                    continue
+                del waiting[number]
+                if progress:
+                    progress(len(items) - len(waiting), len(items))
+                yield number, lost(items[number], outcome.reason) if failed else outcome
+    if stopped:
+        reasons = ", ".join(sorted(set(stopped.values())))
+        raise UnjudgedError(
+            f"{len(stopped)} of {len(items)} were not judged, when tried twice: {reasons}; all other answers "
+            "are kept, so run the command again where there is more time or memory"
+        )
 
 
 def judge_alone(
@@ -91,11 +134,35 @@ def judge_alone(
     return answer
 
 
+def _outcomes(
+    function: Callable[[Item], Answer], items: Iterable[tuple[int, Item]], jobs: int, allowance: Allowance
+) -> Generator[tuple[int, Answer | _Failure]]:
+    """The number of each item, and its answer or why there is none. With ``jobs`` 0 in this process."""
+    numbered = tuple(items)
+    if jobs:
+        judged = _pooled(function, numbered, jobs, allowance)
+    else:
+        judged = ((number, partial(function, item)) for number, item in numbered)
+    with closing(judged):
+        for number, judgement in judged:
+            yield number, _outcome(judgement)
+
+
+def _outcome(judgement: Callable[[], Answer]) -> Answer | _Failure:
+    try:
+        return judgement()
+    except NoProcessError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever fails is no answer, and says why
+        reason = str(error) if isinstance(error, TaskError) else f"{type(error).__name__}: {error}"
+        return _Failure(reason, stopped=isinstance(error, StoppedTaskError))
+
+
 def _pooled(
-    function: Callable[[Item], Answer], items: Sequence[Item], jobs: int, allowance: Allowance
+    function: Callable[[Item], Answer], items: Iterable[tuple[int, Item]], jobs: int, allowance: Allowance
 ) -> Generator[tuple[int, Callable[[], Answer]]]:
     """The number of each item and how to get its answer, as they come; few are submitted ahead."""
-    left = deque(enumerate(items))
+    left = deque(items)
     waiting: dict[Future[Answer], int] = {}
     with Pool(function, jobs, allowance, tries=_TRIES) as pool:
         while left or waiting:
@@ -106,4 +173,12 @@ def _pooled(
                 yield waiting.pop(future), future.result
 
 
-__all__ = ["Allowance", "Progress", "judge_all", "judge_alone", "judge_as_they_come"]
+__all__ = [
+    "Allowance",
+    "Progress",
+    "UnjudgedError",
+    "judge_all",
+    "judge_alone",
+    "judge_as_they_come",
+    "judge_for_good",
+]

@@ -17,7 +17,7 @@ from superopt.substitution_db import Database, Outcome, Rule, RuleStatus
 from superopt.substitution_db.rules.currency import current
 from superopt.substitution_db.store.records import Evidence, Proof
 from superopt.substitution_db.store.rows import equation_of
-from superopt.verifier.pool import judge_alone
+from superopt.verifier.pool import judge_for_good
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def reexamine(database: Database, identity: str, model: Path | None = None) -> R
     """Proves a rule again and records the verdict. A suspect rule is proved only if all evidence is about
     ``model`` and its outputs no longer differ; the evidence is then dismissed.
 
-    Raises InvalidOptionError for an unknown rule.
+    Raises InvalidOptionError for an unknown rule, UnjudgedError if the machine ends every try to prove it.
     """
     rule = database.rules.get(identity)
     if rule is None:
@@ -41,7 +41,8 @@ def reexamine(database: Database, identity: str, model: Path | None = None) -> R
     standing = tuple(why for found in rule.evidence if (why := _standing(database, rule, found, model)))
     if standing:
         return Reexamination(RuleStatus.SUSPECT, standing)
-    proof = judge_alone(prove_equation, equation_of(rule.id, rule.equation), lost=_lost)
+    equation = equation_of(rule.id, rule.equation)
+    ((_, proof),) = judge_for_good(prove_equation, [equation], lost=_lost)
     database.rules.record_verdict(identity, proof)
     if rule.evidence:
         database.quarantine.dismiss(identity, f"outputs no longer differ with superopt {version('superopt')}")

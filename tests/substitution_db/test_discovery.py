@@ -20,7 +20,7 @@ from superopt.substitution_db import CandidateRule, Database, RuleFilter, RuleSt
 from superopt.substitution_db.rules.currency import current
 from superopt.substitution_db.rules.exchange import export_rules
 from superopt.substitution_db.store.records import Proof
-from superopt.verifier.pool import judge_as_they_come
+from superopt.verifier.pool import judge_for_good
 from tests.substitution_db.slow_judge import GATE, HELD_UP
 
 OPERATORS = ["relu", "transpose"]
@@ -170,7 +170,7 @@ def test_what_is_stored_does_not_depend_on_the_order_of_verdicts(
     ]
 
     def backwards(*arguments: object, **options: object) -> Iterator[tuple[int, object]]:
-        return reversed(list(judge_as_they_come(*arguments, **options)))  # type: ignore[arg-type]
+        return reversed(list(judge_for_good(*arguments, **options)))  # type: ignore[arg-type]
 
     found: list[list[tuple[object, ...]]] = []
     for name in ("forwards", "backwards"):
@@ -178,7 +178,7 @@ def test_what_is_stored_does_not_depend_on_the_order_of_verdicts(
             database.rules.add_candidates(candidates)
             verify_pending(database)
             found.append(_stored(database))
-        monkeypatch.setattr("superopt.verifier.conditions.inference.judge_as_they_come", backwards)
+        monkeypatch.setattr("superopt.verifier.conditions.inference.judge_for_good", backwards)
     assert found[0] == found[1]
     assert len(found[0]) == 4
 

@@ -21,6 +21,12 @@ def leave() -> str:
     sys.exit(3)
 
 
+def be_killed() -> str:
+    """Ends as a process does that the machine has no memory for."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    return "unreachable"
+
+
 def hang() -> str:
     """Never answers."""
     while True:
@@ -55,6 +61,7 @@ class Unpicklable:
 
 CULPRITS: Mapping[str, Callable[[], object]] = {
     "crash": crash,
+    "be killed": be_killed,
     "leave": leave,
     "hang": hang,
     "recurse": recurse,
@@ -65,9 +72,10 @@ CULPRITS: Mapping[str, Callable[[], object]] = {
 
 
 def judge(item: str) -> object:
-    """What the culprit of that name does; of ``once PATH`` only the first time; else the item in capitals."""
-    name, _, path = item.partition(" ")
-    if path and not Path(path).exists():
-        Path(path).touch()
-        return crash()
+    """What the culprit of that name does; of ``once PATH`` and ``slow once PATH`` only the first time; else
+    the item in capitals."""
+    name, _, path = item.partition(" /")
+    if path and not Path(f"/{path}").exists():
+        Path(f"/{path}").touch()
+        return hang() if name == "slow once" else crash()
     return CULPRITS[name]() if name in CULPRITS else name.upper()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import psutil
 import pytest
 
 from superopt.errors import MissingServiceError
-from superopt.verifier.pool import Allowance, judge_all, judge_as_they_come
+from superopt.verifier.pool import Allowance, UnjudgedError, judge_all, judge_as_they_come, judge_for_good
 from tests.verifier.culprits import Unpicklable, judge
 
 REASONS = {
@@ -87,6 +88,36 @@ def test_an_answer_does_not_wait_for_those_before_it(tmp_path: Path) -> None:
     assert next(answers) == (1, "second")
     pipe.write_text("first")
     assert list(answers) == [(0, "first")]
+
+
+def test_what_the_machine_stops_is_judged_again_after_all_others(tmp_path: Path) -> None:
+    slow = f"slow once {tmp_path / 'done'}"
+    told: list[tuple[int, int]] = []
+    answers = judge_for_good(
+        judge,
+        [slow, "a", "crash"],
+        lost=lost,
+        jobs=2,
+        allowance=Allowance(seconds=2),
+        progress=lambda done, total: told.append((done, total)),
+    )
+    found = list(answers)
+    assert sorted(found[:2]) == [(1, "A"), (2, f"crash: {REASONS['crash']}")]
+    assert found[2:] == [(0, "SLOW ONCE")]
+    assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+@pytest.mark.parametrize(
+    ("culprit", "reason"),
+    [("hang", "took longer than 2 s"), ("be killed", "the process was killed by signal 9 (Killed)")],
+)
+def test_what_the_machine_never_lets_end_has_no_answer(culprit: str, reason: str) -> None:
+    answers = judge_for_good(judge, [culprit, "a"], lost=lost, allowance=Allowance(seconds=2))
+    assert next(answers) == (1, "A")
+    with pytest.raises(
+        UnjudgedError, match=f"^1 of 2 were not judged, when tried twice: {re.escape(reason)}"
+    ):
+        next(answers)
 
 
 def test_the_progress_counts_every_item_once() -> None:

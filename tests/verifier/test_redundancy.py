@@ -18,7 +18,7 @@ from superopt.verifier.axiom_checks.redundancy import (
 from superopt.verifier.content_cache import ContentCache
 from superopt.verifier.prove.solver import SolverLimits
 
-QUICK = SolverLimits(milliseconds=10_000, resources=300_000)
+QUICK = SolverLimits(resources=300_000)
 BASE = tuple(
     load_axioms().by_name[name]
     for name in (

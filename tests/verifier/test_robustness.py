@@ -65,8 +65,8 @@ def test_what_is_too_big_is_unproved(equation: Equation, reason: str) -> None:
 
 @pytest.mark.parametrize(
     "limits",
-    [SolverLimits(milliseconds=1), SolverLimits(resources=1), SolverLimits(megabytes=1)],
-    ids=["time", "resources", "memory"],
+    [SolverLimits(resources=1), SolverLimits(megabytes=1)],
+    ids=["resources", "memory"],
 )
 def test_a_solver_at_its_limit_is_unproved_and_the_next_equation_is_proved(limits: SolverLimits) -> None:
     verdict = verify(parse_equation(NEEDS_SECONDS), load_axioms(), options=Options(QUICK, limits))

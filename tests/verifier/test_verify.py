@@ -80,7 +80,6 @@ def test_a_true_rule_that_no_axiom_supports_is_unproved() -> None:
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [
-        (SolverLimits(milliseconds=100), "canceled"),
         (SolverLimits(resources=1), "canceled"),
         (SolverLimits(megabytes=1), "max. memory"),
     ],

@@ -33,7 +33,7 @@ from superopt.verifier.prove.proof_search import Proof, prove
 from superopt.verifier.prove.solver import SolverLimits
 from superopt.verifier.seeds import seed_of
 
-LIMITS = SolverLimits(milliseconds=10_000, resources=1_000_000)
+LIMITS = SolverLimits(resources=1_000_000)
 _CONCRETE, _FURTHER, _SYMBOLIC = 6, 12, 8
 
 

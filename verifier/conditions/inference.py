@@ -33,15 +33,13 @@ from superopt.ops.terms import application
 from superopt.rewriting.conditions import names_in
 from superopt.verifier.conditions.atoms import Atom, Place, atoms, truth_of
 from superopt.verifier.conditions.covers import simplest_cover, widest_conjunctions
-from superopt.verifier.pool import Allowance, Progress, judge_as_they_come
+from superopt.verifier.pool import Progress, judge_for_good
 from superopt.verifier.prove.proof_search import PATIENT
 from superopt.verifier.refute.agreement import sides_agree
 from superopt.verifier.seeds import seed_of
 from superopt.verifier.verify import Options, Status, Verdict, verify, verify_most_general
 
 _PLAIN = 1.3
-_RUNAWAY = Allowance(seconds=3600.0)
-"""A judgement takes seconds, or minutes on a machine with twenty times the load; no verdict depends on it."""
 
 
 @dataclass(frozen=True)
@@ -122,15 +120,14 @@ def verify_or_condition_many(
     processes.
 
     ``progress`` is called with the numbers of completed and of all choices. If a rule kills its process, only
-    that rule is unproved.
+    that rule is unproved. Raises UnjudgedError if the machine does not let some be judged, after the others.
     """
-    return judge_as_they_come(
+    return judge_for_good(
         partial(verify_or_condition, axioms=axioms),
         [tuple(candidates) for candidates in choices],
         lost=_lost,
         jobs=jobs if jobs > 1 else 0,
         progress=progress,
-        allowance=_RUNAWAY,
     )
 
 

@@ -64,8 +64,8 @@ def confirms(goal: Equation, axioms: Sequence[Equation], limits: SolverLimits = 
 def ask(goal: Equation, axioms: Sequence[Equation], search: Search, limits: SolverLimits) -> Answer:
     """Ask whether the goal follows from the axioms as shapeless terms; only ``unsat`` counts as a proof.
 
-    The steps are those that cvc5's proof uses. Only the limits on milliseconds and resources apply; cvc5 has
-    no memory limit.
+    The steps are those that cvc5's proof uses. Only the limit on resources applies; cvc5 has no memory
+    limit.
     """
     problem = _Problem(goal, axioms, search, limits, {"produce-proofs": "true"})
     reason = problem.solve()
@@ -115,7 +115,7 @@ class _Problem:
 
 
 def _limiting(limits: SolverLimits) -> Mapping[str, str]:
-    return {"tlimit-per": str(limits.milliseconds), "rlimit": str(max(1, limits.resources // _PER_UNIT))}
+    return {"rlimit": str(max(1, limits.resources // _PER_UNIT))}
 
 
 def _read(text: str, solver: Expression) -> None:

@@ -32,9 +32,11 @@ class Strategy(enum.StrEnum):
 
 @dataclass(frozen=True)
 class SolverLimits:
-    """Limits of one solver query. ``resources`` is Z3's deterministic unit, about 2 million per second. The
-    time limit applies only if the machine is far too slow. Matching can run for minutes without checking
-    either, so the number of axiom instances is limited as well."""
+    """Limits of one solver query. ``resources`` is Z3's deterministic unit, about 2 million per second.
+    Matching can run for minutes without checking it, so the number of axiom instances is limited as well.
+
+    No query is limited by time, so that its answer is the same on every machine. ``milliseconds`` has no
+    effect; without it the hash of the checker, and so every stored proof, would be stale."""
 
     milliseconds: int = 20_000
     resources: int = 12_000_000
@@ -45,10 +47,9 @@ class SolverLimits:
 def least(one: SolverLimits, other: SolverLimits) -> SolverLimits:
     """Return the smaller limit of each kind."""
     return SolverLimits(
-        min(one.milliseconds, other.milliseconds),
-        min(one.resources, other.resources),
-        min(one.megabytes, other.megabytes),
-        min(one.instances, other.instances),
+        resources=min(one.resources, other.resources),
+        megabytes=min(one.megabytes, other.megabytes),
+        instances=min(one.instances, other.instances),
     )
 
 
@@ -97,7 +98,6 @@ def _failure(text: str, strategy: Strategy, limits: SolverLimits, listener: _Rea
     solver.set(
         auto_config=False,
         mbqi=strategy is Strategy.MODELS,
-        timeout=limits.milliseconds,
         rlimit=limits.resources,
         max_memory=limits.megabytes,
         **{"qi.max_instances": limits.instances},
@@ -123,7 +123,7 @@ class GroundSteps:
         commands.append(goal_command(goal, vocabulary))
         self._context = z3.Context()
         self._solver = z3.SimpleSolver(self._context)
-        self._solver.set(timeout=limits.milliseconds, rlimit=limits.resources, max_memory=limits.megabytes)
+        self._solver.set(rlimit=limits.resources, max_memory=limits.megabytes)
         self._solver.set(unsat_core=True)
         self._solver.from_string("\n".join((*vocabulary.declarations(), *commands)))
 

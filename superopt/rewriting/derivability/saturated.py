@@ -21,7 +21,7 @@ _AT_ONCE = 1500
 @dataclass(frozen=True, slots=True)
 class Saturated:
     """``derived``: iterations of all rules by number of the question, for those that follow. Of the others,
-    ``unfinished`` met the limits on nodes or seconds."""
+    ``unfinished`` met the limit on nodes."""
 
     derived: Mapping[int, int]
     unfinished: int

@@ -7,7 +7,6 @@ types.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,18 +24,16 @@ _LATE = "rewriting_late"
 
 @dataclass(frozen=True, slots=True)
 class SaturationLimits:
-    """Limits of a saturation: steps (every rule applied everywhere once), nodes, seconds (None:
-    unlimited)."""
+    """Limits of a saturation: steps (every rule applied everywhere once), nodes."""
 
     steps: int = 2
     nodes: int = 4_000_000
-    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``equal``: the numbers of the pairs found equal, with the step. ``complete`` is False where a limit on
-    nodes or seconds ended the run before its steps were done."""
+    """``equal``: the numbers of the pairs found equal, with the step. ``complete`` is False where the limit
+    on nodes ended the run before its steps were done."""
 
     equal: Mapping[int, int]
     complete: bool
@@ -127,14 +124,12 @@ class Saturation:
     def run(self, limits: SaturationLimits) -> Outcome:
         """Applies all rules for the given number of steps, or until nothing changes; returns the equal pairs.
         A later call continues, starting with one step of the rules added since the first."""
-        started = time.perf_counter()
         ruleset = self._load()
         steps = limits.steps if ruleset == REWRITING else 1
         self._settle()
         nodes, found = self._answer(0)
         for step in range(1, steps + 1):
-            late = limits.seconds is not None and time.perf_counter() - started > limits.seconds
-            if late or nodes > limits.nodes:
+            if nodes > limits.nodes:
                 return Outcome(self._equal, complete=False, nodes=nodes)
             self._decide()
             self._engine.run(ORDERS)

@@ -25,7 +25,7 @@ from superopt.verifier.prove.solver import SolverLimits
 COLLAPSE = Equation((Variable("x"),), (Variable("y"),), name="two inputs are equal")
 """In the place of an axiom: what is asked of all of them, with no term to start from."""
 
-COLLAPSE_LIMITS = SolverLimits(milliseconds=20_000, resources=500_000)
+COLLAPSE_LIMITS = SolverLimits(resources=500_000)
 _MODULES = ("falsehoods", "goals", "interpretation", "overlaps", "saturation", "search")
 
 

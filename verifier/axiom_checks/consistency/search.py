@@ -41,7 +41,7 @@ class Depth:
     effort: Effort = field(default_factory=lambda: Effort(schemes=8, per_scheme=1, instances=12, stack=2))
     overlap_schemes: int = 2
     extent: Extent = field(default_factory=Extent)
-    limits: SolverLimits = field(default_factory=lambda: SolverLimits(milliseconds=5_000, resources=300_000))
+    limits: SolverLimits = field(default_factory=lambda: SolverLimits(resources=300_000))
     questions: int = 20
     restarts: int = 2
 
