@@ -12,10 +12,18 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends python3 python3-venv \
     && rm -rf /var/lib/apt/lists/*
 RUN python3 -m venv /opt/superopt
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
+# Dependencies are a layer of their own, which changes of the code do not rebuild; one of the two runtimes only.
+COPY pyproject.toml constraints.txt ./
+RUN python3 -c "import sys, tomllib; \
+project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
+core = [r for r in project['dependencies'] if sys.argv[1] == 'cpu' or not r.startswith('onnxruntime')]; \
+print(*core, *(r for x in sys.argv[1:] for r in project['optional-dependencies'][x]), sep='\n')" \
+    "${RUNTIME}" discovery otel page postgres > requirements.txt \
+    && /opt/superopt/bin/pip install --constraint constraints.txt --requirement requirements.txt
 COPY . .
-RUN /opt/superopt/bin/pip install --no-cache-dir --disable-pip-version-check \
-    --constraint constraints.txt ".[${RUNTIME},postgres,otel]"
+RUN /opt/superopt/bin/pip install --no-deps .
 
 FROM ${BASE}
 SHELL ["/bin/bash", "-euo", "pipefail", "-c"]

@@ -15,6 +15,7 @@ ONLINE := superopt axioms optimizer server substitution_db
 PIP   := $(BIN)/pip install -qq --disable-pip-version-check --constraint constraints.txt
 RUNS  := .venv/installed-$(RUNTIME)
 STAMP := .venv/installed-$(RUNTIME)-all
+EXTRAS := $(RUNTIME),discovery,distributed,jax,otel,page,postgres,dev
 LIBRARY := OPENBLAS_NUM_THREADS=1 SUPEROPT_LIBRARY=/dev/null SUPEROPT_DATABASE_URL=build/library/rules.db $(BIN)/superopt library
 
 .PHONY: help setup packages demo test check docs serve bench library clean
@@ -34,14 +35,20 @@ $(RUNS): pyproject.toml constraints.txt
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	@if ls .venv/installed-* >/dev/null 2>&1 && ! test -e $@; then \
 	    $(BIN)/pip uninstall --quiet --yes onnxruntime onnxruntime-gpu; rm -f .venv/installed-*; fi
-	@echo "Installing superopt into .venv (about 0.5 GB; a minute or two)"
+	@echo "Installing superopt into .venv (about 0.35 GB; a minute or two)"
 	@$(PIP) --editable '.[$(RUNTIME)]'
+	@$(one-runtime)
 	@touch $@
 
 $(STAMP): $(RUNS)
 	@echo "Installing what development and tests need into .venv (about 1 GB more; some minutes)"
-	@$(PIP) --editable '.[$(RUNTIME),discovery,distributed,jax,otel,postgres,dev]'
+	@$(PIP) --editable '.[$(EXTRAS)]'
+	@$(one-runtime)
 	@touch $@
+
+# The core depends on onnxruntime, whose files onnxruntime-gpu overwrites and pip removes with it.
+one-runtime = if [[ $(RUNTIME) == gpu ]]; then \
+    $(BIN)/pip uninstall --quiet --yes onnxruntime onnxruntime-gpu && $(PIP) --no-deps onnxruntime-gpu; fi
 
 # $(call install,PACKAGE): whether it could be installed: as root, or by a sudo that asks for no password.
 install = as=(); if ((UID)); then as=(sudo -n); fi; \
@@ -85,6 +92,7 @@ serve: setup ## Serve HTTP on HOST:PORT
 
 bench: setup ## Measure against peers
 	@$(PIP) --editable '.[$(RUNTIME),bench]'
+	@$(one-runtime)
 	$(BIN)/python -m benchmarks peers
 
 library: setup ## Discover, prove and choose the shipped library anew; say what differs

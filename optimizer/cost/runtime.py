@@ -21,9 +21,6 @@ import psutil
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # the runtime reads this when it is loaded
 
-import onnxruntime
-from onnxruntime.capi import onnxruntime_pybind11_state as states  # pyright: ignore[reportAttributeAccessIssue]
-
 from superopt.errors import MissingServiceError, SuperoptError
 from superopt.optimizer.cost.devices import (
     accelerator_driver,
@@ -31,6 +28,16 @@ from superopt.optimizer.cost.devices import (
     device_events,
     processor_name,
 )
+from superopt.optimizer.cost.installation import BOTH_RUNTIMES, has_both_runtimes
+
+try:
+    import onnxruntime
+    from onnxruntime.capi import onnxruntime_pybind11_state as states  # pyright: ignore[reportAttributeAccessIssue]
+except ImportError as missing:
+    raise MissingServiceError(
+        f"ONNX Runtime cannot be imported ({missing}): run `pip install onnxruntime`, "
+        "or onnxruntime-gpu for CUDA"
+    ) from None
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 ModelFile: TypeAlias = "bytes | Path"
@@ -363,9 +370,10 @@ def _ports(infos: Sequence[Any]) -> Iterator[Port]:
 def _require(provider: Provider, present: Sequence[str]) -> None:
     """Checks the device in a session: the runtime's list of available providers is not reliable."""
     if provider.onnx_name not in present:
+        needed = "needs the extra [gpu] and an NVIDIA driver"
         raise MissingServiceError(
             f"target {provider}: ONNX Runtime does not find this device, only {', '.join(present)}; "
-            "needs the extra [gpu] (make setup RUNTIME=gpu) and an NVIDIA driver"
+            f"{BOTH_RUNTIMES if has_both_runtimes() else needed}"
         )
 
 

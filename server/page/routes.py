@@ -51,6 +51,11 @@ _VIEWER_HEAD = (
     '<meta name="version" content="0.0.0">\n<link rel="stylesheet" href="/page/files/css/viewer.css">\n'
 )
 
+_NO_VIEWER = (
+    '<!doctype html><html lang="en"><title>No model viewer</title>'
+    "<p>The model viewer is not installed on the server: pip install 'superopt[page]'"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class _File:
@@ -95,6 +100,8 @@ def show_file(request: Request, name: str) -> Response:
 @router.get("/netron/{name}")
 def show_viewer(request: Request, name: str) -> Response:
     """A file of the viewer."""
+    if name == "index.html" and not _viewer_names():
+        return Response(_NO_VIEWER, headers=_VIEWER_HEADERS, media_type=_TYPES[".html"])
     if name not in _viewer_names():
         raise Problem(ProblemType.NOT_FOUND, f"there is no file {name[:100]}")
     return _viewer_file(name).response(request, _VIEWER_HEADERS)

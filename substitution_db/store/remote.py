@@ -9,8 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol, Self, cast
 
-from fsspec.core import url_to_fs  # pyright: ignore[reportUnknownVariableType]
-
 from superopt.errors import InvalidOptionError, MissingServiceError
 
 _CHUNK_BYTES = 4 << 20
@@ -43,14 +41,20 @@ class RemoteStore:
     """
 
     def __init__(self, url: str) -> None:
-        """Raises InvalidOptionError for a URL unknown to fsspec, MissingServiceError without its driver."""
+        """Raises InvalidOptionError for a URL unknown to fsspec, MissingServiceError without fsspec or the
+        package for the URL."""
         self.url = url
         try:
+            from fsspec.core import url_to_fs  # pyright: ignore[reportUnknownVariableType]
+
             found = cast("tuple[_FileSystem, str]", url_to_fs(url))
         except ValueError as error:
             raise InvalidOptionError(f"blob store {url}: {error}") from error
         except ImportError as error:
-            raise MissingServiceError(f"blob store {url}: {error}") from error
+            raise MissingServiceError(
+                f"blob store {url}: {error}; run `pip install fsspec` and the package for this store, "
+                "such as s3fs for s3://"
+            ) from error
         self._files, self._root = found
 
     def size(self, sha256: str) -> int | None:

@@ -11,12 +11,11 @@ Enumerative Instantiation").
 from __future__ import annotations
 
 import enum
+import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
 from typing import Any, cast
-
-import cvc5
-from cvc5 import Kind, ProofRule
 
 from superopt.ir.terms import AttributeTerm, Equation, Term
 from superopt.verifier.prove.smtlib import Vocabulary, axiom_command, goal_command, quantified_names
@@ -30,6 +29,8 @@ _PER_UNIT = 20
 """Limits are in Z3's resource units; this many are worth one unit of cvc5, which takes about 0.01 ms."""
 
 _LONGEST_SEARCH = SolverLimits(resources=4_000_000)
+
+NOT_INSTALLED = "cvc5, the second prover, is not installed (pip install 'superopt[discovery]')"
 
 
 class Search(enum.StrEnum):
@@ -51,14 +52,22 @@ _OPTIONS: Mapping[Search, Mapping[str, str]] = {
 }
 
 
+@cache
+def is_installed() -> bool:
+    """Whether cvc5 is installed; without it nothing is confirmed, and some rules are not proved."""
+    return importlib.util.find_spec("cvc5") is not None
+
+
 def prover_version() -> str:
     """Return the version of cvc5."""
+    import cvc5
+
     return str(cvc5.__version__)
 
 
 def confirms(goal: Equation, axioms: Sequence[Equation], limits: SolverLimits = _LONGEST_SEARCH) -> bool:
     """Whether cvc5 also derives the goal from these axioms, as shapeless terms; fast for few axioms."""
-    return any(_Problem(goal, axioms, search, limits).solve() == "" for search in Search)
+    return is_installed() and any(_Problem(goal, axioms, search, limits).solve() == "" for search in Search)
 
 
 def ask(goal: Equation, axioms: Sequence[Equation], search: Search, limits: SolverLimits) -> Answer:
@@ -67,6 +76,8 @@ def ask(goal: Equation, axioms: Sequence[Equation], search: Search, limits: Solv
     The steps are those that cvc5's proof uses. Only the limit on resources applies; cvc5 has no memory
     limit.
     """
+    if not is_installed():
+        return Answer(proved=False, steps=(), reason=NOT_INSTALLED)
     problem = _Problem(goal, axioms, search, limits, {"produce-proofs": "true"})
     reason = problem.solve()
     return Answer(proved=not reason, steps=() if reason else problem.steps(), reason=reason)
@@ -83,6 +94,8 @@ class _Problem:
         limits: SolverLimits,
         options: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
+        import cvc5
+
         self._axioms = axioms
         self._vocabulary = Vocabulary()
         commands = [axiom_command(axiom, self._vocabulary) for axiom in axioms]
@@ -119,6 +132,8 @@ def _limiting(limits: SolverLimits) -> Mapping[str, str]:
 
 
 def _read(text: str, solver: Expression) -> None:
+    import cvc5
+
     parser = cvc5.InputParser(solver)
     parser.setStringInput(cvc5.InputLanguage.SMT_LIB_2_6, text, _NAME)
     symbols = parser.getSymbolManager()
@@ -168,6 +183,8 @@ class _Reader:
         return self._terms[expression]
 
     def _read(self, expression: Expression) -> Term | None:
+        from cvc5 import Kind
+
         applied = expression.getKind() == Kind.APPLY_UF
         head, *arguments = list(expression) if applied else [expression]
         symbol = f"|{_symbol(head)}|"
@@ -176,6 +193,8 @@ class _Reader:
 
 def _instantiations(proofs: Sequence[Expression]) -> Iterator[Expression]:
     """Yield the proof nodes in which a quantifier is instantiated, each once."""
+    from cvc5 import ProofRule
+
     known: set[Expression] = set()
     waiting = list(proofs)
     while waiting:
@@ -189,6 +208,8 @@ def _instantiations(proofs: Sequence[Expression]) -> Iterator[Expression]:
 
 def _quantifier_name(formula: Expression) -> str:
     """Return the ``:qid`` of a quantified formula; empty if it has none."""
+    from cvc5 import Kind
+
     annotations = formula[2] if len(list(formula)) > 2 else ()
     for annotation in annotations:
         if annotation.getKind() == Kind.INST_ATTRIBUTE:
@@ -200,4 +221,4 @@ def _symbol(expression: Expression) -> str:
     return str(expression.getSymbol()) if expression.hasSymbol() else ""
 
 
-__all__ = ["PROVER", "Search", "ask", "confirms", "prover_version"]
+__all__ = ["NOT_INSTALLED", "PROVER", "Search", "ask", "confirms", "is_installed", "prover_version"]
