@@ -15,6 +15,7 @@ from superopt.processes.child import ResourceLimits, Returned, Stopped
 from superopt.server.process.background import beside
 from superopt.server.process.child import Died, Ending, Failed, run_in_child
 from superopt.server.settings import Settings
+from superopt.server.worker.forward import ForwardProgress
 from superopt.server.worker.results import known_result, result_key, result_names
 from superopt.substitution_db import Database
 from superopt.substitution_db.jobs.queue import JobQueue, LeaseLostError
@@ -41,6 +42,7 @@ class Task:
         self._lease = lease
         self._reported = time.monotonic()
         self._unreported: JsonObject | None = None
+        self._progress = ForwardProgress()
 
     def run(self) -> Job:
         """Runs the job; returns it in its final state, or requeued.
@@ -119,7 +121,7 @@ class Task:
         return tuple(files)
 
     def _on_progress(self, progress: JsonObject) -> None:
-        self._unreported = progress
+        self._unreported = self._progress.after(progress)
         self._report()
 
     def _report(self) -> None:

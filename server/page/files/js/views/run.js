@@ -107,7 +107,7 @@ function liveScreen(first) {
     h("h2", { id: "live-title", class: "hidden" }, "Progress"), stages,
     h("div", { class: "live-head" }, h("div", {}, h("p", { class: "eyebrow" }, "Best predicted cost"), cost, delta), tried),
     plot, h("div", { class: "live-foot" }, bar, clock));
-  let spoken = 0, phase = "", timer = null;
+  let spoken = 0, phase = "", timer = null, furthest = 0;
   staged();
   show(plot, empty("clock", first.state === "queued" ? "Waiting for a worker" : "Getting ready", "The cost appears as soon as the operators of the model are priced."));
 
@@ -132,9 +132,11 @@ function liveScreen(first) {
     }
   }
 
+  /** The time shown never goes back: the clock here and that of the job differ. */
   function tickTo(seconds) {
-    bar.value = Math.min(seconds, budget);
-    show(clock, `${duration(seconds)} of ${duration(budget)}`);
+    furthest = Math.max(furthest, seconds);
+    bar.value = Math.min(furthest, budget);
+    show(clock, `${duration(furthest)} of ${duration(budget)}`);
   }
 
   function tick(job) {
