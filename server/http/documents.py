@@ -7,6 +7,7 @@ from typing import Self
 
 from pydantic import BaseModel, Field
 
+from superopt.substitution_db.rules.families import saved_share
 from superopt.substitution_db.store.records import (
     Evidence,
     Job,
@@ -58,6 +59,7 @@ OPTIMIZATION_EXAMPLE: dict[str, object] = {
     "reused_from": None,
     "name": "densenet121.onnx",
     "options": {"budget": 30},
+    "outcome": {"returned": "optimized", "ratio": 1.264, "measured": True},
     "files": [
         {
             "role": "model",
@@ -77,6 +79,16 @@ OPTIMIZATION_EXAMPLE: dict[str, object] = {
 """An ``OptimizationDocument``, for OpenAPI."""
 
 
+class OutcomeDocument(BaseModel):
+    """The report of an optimization in short: which model was returned, and how many times as good it is as
+    the original: measured, or else predicted.
+    """
+
+    returned: str | None
+    ratio: float | None
+    measured: bool
+
+
 class OptimizationDocument(BaseModel):
     """An optimization."""
 
@@ -90,6 +102,7 @@ class OptimizationDocument(BaseModel):
     reused_from: str | None = Field(description="The optimization whose result was reused, if any.")
     name: str
     options: dict[str, object]
+    outcome: OutcomeDocument | None = Field(description="Its report in short, once it has succeeded.")
     files: list[FileDocument]
     error: dict[str, object] | None
     links: Links
@@ -110,6 +123,7 @@ class OptimizationDocument(BaseModel):
             reused_from=job.reused_from,
             name=job.model_name,
             options=dict(job.options),
+            outcome=None if job.outcome is None else OutcomeDocument.model_validate(job.outcome),
             files=[FileDocument(role=f.role, name=f.name, sha256=f.sha256, bytes=f.bytes) for f in job.files],
             error=None if job.error is None else dict(job.error),
             links=Links(
@@ -202,6 +216,9 @@ class SubstitutionDocument(BaseModel):
     conditions: str
     status: RuleStatus
     provenance: str
+    saves: float | None = Field(
+        description="Share of the cost that it saves at typical sizes, if that is why it ships."
+    )
     proof: ProofDocument | None
     evidence: list[EvidenceDocument]
 
@@ -216,6 +233,7 @@ class SubstitutionDocument(BaseModel):
             conditions=rule.conditions,
             status=rule.status,
             provenance=rule.provenance,
+            saves=None if rule.selection is None else saved_share(rule.selection.why),
             proof=None if rule.proof is None else ProofDocument.of(rule.proof),
             evidence=list(map(EvidenceDocument.of, rule.evidence)),
         )

@@ -11,7 +11,7 @@ from superopt.server.problem_types import ProblemType
 
 _LOCATION_BYTES = 1000
 _PART_BYTES = 255
-_NAME_CHARACTERS = 100
+_NAME_CHARACTERS = 200
 
 
 def check_locations(locations: Sequence[str], model: str) -> None:
@@ -31,10 +31,15 @@ def check_locations(locations: Sequence[str], model: str) -> None:
 
 
 def display_name(name: str) -> str:
-    """A file name that is safe to show and to download, from the name a client sent."""
-    base = re.split(r"[/\\]", name)[-1]
+    """A file name that is safe to show and to download, from the name a client sent. Browsers and curl send a
+    quotation mark as ``%22``. Of a name that is too long the middle is left out.
+    """
+    base = re.split(r"[/\\]", name.replace("%22", '"'))[-1]
     printable = "".join(character for character in base if character.isprintable()).strip(" .")
-    return printable[-_NAME_CHARACTERS:] or "model.onnx"
+    if len(printable) > _NAME_CHARACTERS:
+        half = _NAME_CHARACTERS // 2
+        printable = f"{printable[:half]}…{printable[-half:]}"
+    return printable or "model.onnx"
 
 
 def _checked(location: str) -> PurePosixPath:

@@ -6,6 +6,7 @@ import base64
 import json
 import tempfile
 import threading
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, cast
@@ -42,6 +43,12 @@ def choices(request: Request) -> dict[str, object]:
         "max_upload_bytes": settings.max_upload_bytes,
         "max_prove_seconds": settings.max_prove_seconds,
     }
+
+
+@router.get("/families")
+def list_families(request: Request, _: Reader) -> list[dict[str, object]]:
+    """The proved rules by the families of the operators that they replace, largest first."""
+    return [asdict(family) for family in state_of(request).database.rules.families()]
 
 
 @router.get("/drawing")

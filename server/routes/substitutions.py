@@ -37,6 +37,9 @@ def list_substitutions(
     _: Reader,
     status: RuleStatus | None = None,
     operator: Annotated[str | None, Query(max_length=64)] = None,
+    family: Annotated[
+        str | None, Query(max_length=64, description="Family of an operator that the rule replaces.")
+    ] = None,
     q: Annotated[str | None, Query(max_length=200, description="Text contained in the equation.")] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
     cursor: Annotated[
@@ -49,7 +52,7 @@ def list_substitutions(
     ] = None,
 ) -> SubstitutionPage:
     """List rules, smallest first."""
-    chosen = RuleFilter(status=status, operator=operator, text=q)
+    chosen = RuleFilter(status=status, operator=operator, text=q, family=family)
     after = None if cursor is None else place_of(_LIST, cursor)
     try:
         rules = state_of(request).database.rules.list(chosen, after=after, limit=limit + 1)

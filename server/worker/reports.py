@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, cast
+import math
+from typing import TYPE_CHECKING, TypeGuard, cast
 
 if TYPE_CHECKING:
     from superopt.substitution_db.store.records import JsonObject
@@ -15,6 +16,27 @@ def named_report(report: JsonObject, model_name: str) -> JsonObject:
     if not isinstance(about, dict):
         return report
     return {**report, "model": {**cast("JsonObject", about), "name": model_name}}
+
+
+def outcome_of(report: JsonObject) -> JsonObject:
+    """A report in short: which model was ``returned``, its ``ratio`` to the original (above 1 is better), and
+    whether that was ``measured`` or predicted. The ratio is null where the report has none.
+    """
+    measured, cost = (report.get(name) for name in ("measured", "cost"))
+    if isinstance(measured, dict):
+        ratio = cast("JsonObject", measured).get("ratio")
+    else:
+        before, after = (cast("JsonObject", cost or {}).get(name) for name in ("before", "after"))
+        ratio = before / after if _is_positive(before) and _is_positive(after) else None
+    return {
+        "returned": report.get("returned"),
+        "ratio": ratio if _is_positive(ratio) else None,
+        "measured": measured is not None,
+    }
+
+
+def _is_positive(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and 0 < value < math.inf
 
 
 def report_text(report: JsonObject) -> str:

@@ -71,6 +71,7 @@ def known_result(database: Database, key: str, model_name: str) -> KnownResult |
             JobFile(JobRole.RESULT, names[JobRole.RESULT], result.sha256, result.bytes),
             JobFile(JobRole.REPORT, names[JobRole.REPORT], blob.sha256, blob.bytes),
         ),
+        outcome=earlier.outcome,
     )
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from superopt.errors import MissingServiceError
 from superopt.processes.child import ResourceLimits, Returned, Stopped
@@ -101,7 +101,8 @@ class Task:
         match ending:
             case Returned(result):
                 files = self._results(directory, str(result["result"]))
-                return self._durably(lambda: queue.succeed(lease, files, key))
+                outcome = cast("JsonObject", result["outcome"])
+                return self._durably(lambda: queue.succeed(lease, files, key, outcome))
             case Failed(problem):
                 return self._durably(lambda: queue.fail(lease, problem))
             case Died(problem):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from superopt.processes.child_main import resolve
 from superopt.protobuf_wire import WireError, node_count
 from superopt.server.problem_types import ModelTooLargeError
-from superopt.server.worker.reports import named_report, report_text
+from superopt.server.worker.reports import named_report, outcome_of, report_text
 
 if TYPE_CHECKING:
     from superopt.substitution_db.store.records import JsonObject
@@ -43,7 +43,7 @@ class OptimizeFile(Protocol):
 def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> JsonObject:
     """Runs the job whose files are in ``directory/input``; writes ``directory/result`` and the report.
 
-    Returns ``{"result": file name}``.
+    Returns ``{"result": file name, "outcome": outcome_of the report}``.
     """
     directory = Path(str(arguments["directory"]))
     options = cast("JsonObject", arguments["options"])
@@ -55,7 +55,7 @@ def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> J
     report = optimize_file(model, output / "model.onnx", options, str(arguments["database_url"]), progress)
     named = named_report(report, str(arguments["model_name"]))
     (directory / REPORT).write_text(report_text(named), encoding="utf-8")
-    return {"result": str(_packed(output).relative_to(directory))}
+    return {"result": str(_packed(output).relative_to(directory)), "outcome": outcome_of(report)}
 
 
 def _packed(output: Path) -> Path:

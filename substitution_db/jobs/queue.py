@@ -24,6 +24,7 @@ from superopt.substitution_db.jobs.repository import (
     are_stored,
     change_state,
     give_result,
+    give_reused_result,
     job_of,
     locked,
 )
@@ -131,19 +132,29 @@ class JobQueue:
             add_event(session, row, "progress", progress)
             return JobState(row.state)
 
-    def succeed(self, lease: Lease, results: Sequence[JobFile], key: str | None = None) -> Job:
+    def succeed(
+        self,
+        lease: Lease,
+        results: Sequence[JobFile],
+        key: str | None = None,
+        outcome: JsonObject | None = None,
+    ) -> Job:
         """Ends the job with its results, whose blobs are stored already; ``key`` allows to reuse them. A job
         in CANCELLING is cancelled instead.
 
         Raises LeaseLostError, and MissingServiceError if a blob has been removed meanwhile.
         """
         with self._held(lease) as (session, row):
-            return self._succeed(session, row, results, key, None)
+            if self._is_wanted(session, row, results):
+                give_result(session, row, results, key, outcome)
+            return job_of(row)
 
     def reuse(self, lease: Lease, known: KnownResult) -> Job:
         """``succeed`` with the result of another job."""
         with self._held(lease) as (session, row):
-            return self._succeed(session, row, known.files, known.key, known.job_id)
+            if self._is_wanted(session, row, known.files):
+                give_reused_result(session, row, known)
+            return job_of(row)
 
     def fail(self, lease: Lease, problem: JsonObject) -> Job:
         """Ends the job with an error that a retry would repeat. Raises LeaseLostError."""
@@ -225,22 +236,15 @@ class JobQueue:
         before = self._signs.get(token)
         return before if before is not None and before.heartbeat == heartbeat else _Sign(heartbeat, time)
 
-    def _succeed(
-        self,
-        session: Session,
-        row: JobRow,
-        results: Sequence[JobFile],
-        key: str | None,
-        reused_from: str | None,
-    ) -> Job:
+    def _is_wanted(self, session: Session, row: JobRow, results: Sequence[JobFile]) -> bool:
+        """Whether the job can end with these results; ends it as cancelled if it is in CANCELLING."""
         if row.state == JobState.CANCELLING:
             change_state(session, row, JobState.CANCELLED)
-            return job_of(row)
+            return False
         keep_blobs(session)
         if not are_stored(self._blobs, results):
             raise MissingServiceError(f"the results of job {row.id} were removed before it ended")
-        give_result(session, row, results, key, reused_from)
-        return job_of(row)
+        return True
 
 
 def _token(row: JobRow) -> str:

@@ -256,7 +256,7 @@ def insert_job(session: Session, blobs: BlobStore, new: NewJob, queue_limit: int
     session.flush()
     add_event(session, row, "state", {"state": str(JobState.QUEUED)})
     if known is not None:
-        give_result(session, row, known.files, known.key, known.job_id)
+        give_reused_result(session, row, known)
     return job_of(row)
 
 
@@ -266,12 +266,18 @@ def are_stored(blobs: BlobStore, files: Iterable[JobFile]) -> bool:
 
 
 def give_result(
-    session: Session, row: JobRow, files: Iterable[JobFile], key: str | None, reused_from: str | None
+    session: Session, row: JobRow, files: Iterable[JobFile], key: str | None, outcome: JsonObject | None
 ) -> None:
     """Ends a job with its result; ``key`` is the hash of everything the result depends on."""
     row.files.extend(file_row(file) for file in files)
-    row.result_key, row.reused_from = key, reused_from
+    row.result_key, row.outcome = key, None if outcome is None else dict(outcome)
     change_state(session, row, JobState.SUCCEEDED)
+
+
+def give_reused_result(session: Session, row: JobRow, known: KnownResult) -> None:
+    """Ends a job with the result of another."""
+    row.reused_from = known.job_id
+    give_result(session, row, known.files, known.key, known.outcome)
 
 
 def _require_room(session: Session, queue_limit: int | None) -> None:
@@ -345,5 +351,6 @@ def _job(row: JobRow, files: tuple[JobFile, ...]) -> Job:
         library_version=row.library_version,
         traceparent=row.traceparent,
         reused_from=row.reused_from,
+        outcome=row.outcome,
         files=files,
     )

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from superopt.errors import InvalidOptionError
 from superopt.ir.terms import Equation
+from superopt.substitution_db.rules.families import Family, families, operators_of_family
 from superopt.substitution_db.rules.quarantine import is_suspect, suspects
 from superopt.substitution_db.rules.statistics import Facts, RuleStatistics, statistics_of
 from superopt.substitution_db.store.engine import Transactions, now
@@ -55,12 +56,13 @@ class CandidateRule:
 
 @dataclass(frozen=True, slots=True)
 class RuleFilter:
-    """Filter of rules by status, operator, text in the equation, and preset."""
+    """Filter of rules by status, operator, family of replaced operators, text in the equation, and preset."""
 
     status: RuleStatus | None = None
     operator: str | None = None
     text: str | None = None
     preset: str | None = None
+    family: str | None = None
 
 
 class RuleRepository:
@@ -211,6 +213,11 @@ class RuleRepository:
             rows = session.scalars(select(ProofRow).where(ProofRow.rule_id == rule).order_by(ProofRow.id))
             return tuple(proof_of(row) for row in rows)
 
+    def families(self) -> tuple[Family, ...]:
+        """The proved rules by families, largest first."""
+        with self._transactions.read() as session:
+            return families(session)
+
     def statistics(self) -> RuleStatistics:
         """Counts of all rules."""
         sides = select(RuleOperatorRow.rule_id, RuleOperatorRow.operator, RuleOperatorRow.occurrences)
@@ -265,6 +272,10 @@ def _filtered(chosen: RuleFilter) -> Select[RuleRow, ProofRow]:
         statement = statement.where(RuleRow.status == chosen.status, ~is_suspect())
     if chosen.operator is not None:
         having = select(RuleOperatorRow.rule_id).where(RuleOperatorRow.operator == chosen.operator)
+        statement = statement.where(RuleRow.id.in_(having))
+    if chosen.family is not None:
+        replaced = RuleOperatorRow.operator.in_(operators_of_family(chosen.family))
+        having = select(RuleOperatorRow.rule_id).where(RuleOperatorRow.side == "source", replaced)
         statement = statement.where(RuleRow.id.in_(having))
     if chosen.text is not None:
         statement = statement.where(RuleRow.equation.contains(chosen.text, autoescape=True))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # imported only if a migration is needed, because every comma
     from alembic.config import Config
     from alembic.script import ScriptDirectory
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010")
 """The revisions known to this code (a test compares them with the migrations)."""
 
 _LOCK_MILLISECONDS = 300

@@ -230,7 +230,7 @@ class JobRow(Base):
 
     ``heartbeat_at`` distinguishes heartbeats; it is not compared with clocks. ``lease_expires_at`` is
     informational, and used by older workers. ``result_key`` is the hash of everything the result depends on,
-    once there is a result.
+    once there is a result, ``outcome`` what the report says of it in short.
     """
 
     __tablename__ = "jobs"
@@ -263,6 +263,7 @@ class JobRow(Base):
     traceparent: Mapped[str | None] = mapped_column(String(64))
     result_key: Mapped[str | None] = mapped_column(String(64))
     reused_from: Mapped[str | None] = mapped_column(String(32))
+    outcome: Mapped[JsonObject | None] = mapped_column(JSON(none_as_null=True))
 
     files: Mapped[list[JobFileRow]] = relationship(
         cascade="all, delete-orphan", lazy="selectin", order_by="JobFileRow.name"

@@ -198,7 +198,7 @@ class JobFile:
 @dataclass(frozen=True, slots=True)
 class Job:
     """A stored job; ``library_version`` is the version it was submitted under, ``reused_from`` the job whose
-    result was reused, if any.
+    result was reused, if any. ``outcome`` is its report in short, None before the end and for older jobs.
     """
 
     number: int
@@ -218,6 +218,7 @@ class Job:
     library_version: int | None
     traceparent: str | None
     reused_from: str | None
+    outcome: JsonObject | None
     files: tuple[JobFile, ...]
 
     def file(self, role: JobRole) -> JobFile | None:
@@ -227,11 +228,12 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class KnownResult:
-    """The result of an earlier job, as files for a new one."""
+    """The result of an earlier job, as files for a new one, with its outcome."""
 
     job_id: str
     key: str
     files: tuple[JobFile, ...]
+    outcome: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True)

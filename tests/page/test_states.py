@@ -66,10 +66,10 @@ def test_everything_is_reached_by_the_keyboard(page: Page) -> None:
     page.keyboard.press("Tab")
     expect(page.get_by_label("Drop a model, or choose files")).to_be_focused()
     page.keyboard.press("Tab")
-    expect(page.get_by_role("radio", name="Latency")).to_be_focused()
-    page.keyboard.press("ArrowRight")
-    expect(page.get_by_role("radio", name="Latency")).not_to_be_checked()
-    expect(page.get_by_role("radio", checked=True)).to_be_focused()
+    objective = page.get_by_label("Objective")
+    expect(objective).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(objective).not_to_have_value("latency")
     page.keyboard.press("Tab")
     expect(page.get_by_label("Budget in seconds")).to_be_focused()
     page.keyboard.press("Enter")
@@ -80,6 +80,109 @@ def test_everything_is_reached_by_the_keyboard(page: Page) -> None:
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Library")).to_be_focused()
     expect(library).to_have_attribute("aria-current", "page")
+
+
+def test_an_advanced_option_that_is_wrong_is_unfolded(page: Page, model: Path) -> None:
+    page.goto("/")
+    expect(page.get_by_label("Search")).to_be_hidden()
+    page.get_by_text("Advanced options").click()
+    page.get_by_label("Seed").fill("-1")
+    page.get_by_text("Advanced options").click()
+    page.get_by_label("Drop a model, or choose files").set_input_files(model)
+    page.get_by_role("button", name="Optimise").click()
+    expect(page.get_by_role("alert")).to_contain_text("Seed")
+    expect(page.get_by_label("Seed")).to_be_focused()
+
+
+def test_an_objective_of_clusters_is_offered_with_one(page: Page) -> None:
+    page.goto("/")
+    objective = page.get_by_label("Objective")
+    expect(objective.get_by_role("option")).to_have_count(6)
+    cluster = {"name": "c.yaml", "mimeType": "text/yaml", "buffer": b"nodes: []"}
+    page.get_by_label("Drop a model, or choose files").set_input_files(cluster)
+    expect(objective.get_by_role("option", name="Training")).to_have_count(1)
+    page.get_by_role("button", name="Remove c.yaml").click()
+    expect(objective).to_have_value("latency")
+
+
+NAMES = ("Модель “v2” (final).onnx", 'a "quoted" name.onnx', f"{'long ' * 30}name.onnx")
+
+
+def test_files_are_named_as_they_were_given(
+    page: Page, service: Service, model: Path, tmp_path: Path
+) -> None:
+    for name in NAMES:
+        path = tmp_path / name
+        path.write_bytes(model.read_bytes())
+        page.goto("/")
+        page.get_by_label("Drop a model, or choose files").set_input_files(path)
+        expect(page.locator(".file-name")).to_have_text(name)
+        page.get_by_label("Budget in seconds").fill("47")
+        page.get_by_role("button", name="Optimise").click()
+        page.wait_for_url("**/optimizations/*")
+        expect(page.get_by_role("heading", level=1)).to_have_text(name)
+        service.database.jobs.cancel(page.url.rpartition("/")[2])
+    page.goto("/optimizations")
+    for name in NAMES:
+        expect(page.get_by_role("link", name=name)).to_have_count(1)
+
+
+@pytest.mark.parametrize("width", [320, 390])
+def test_a_plot_is_whole_on_a_small_screen(page: Page, finished: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 844})
+    page.goto(finished)
+    for selector in ("#cost svg.plot", "svg.interval"):
+        page.locator(selector).first.scroll_into_view_if_needed()
+        outside = page.evaluate(OUTSIDE, selector)
+        assert outside == [], selector
+
+
+OUTSIDE = """(selector) => {
+  const panel = document.querySelector(selector).closest(".panel").getBoundingClientRect();
+  return [...document.querySelectorAll(`${selector} :is(text, path, circle)`)].filter((one) => {
+    const box = one.getBoundingClientRect();
+    return box.left < panel.left + 4 || box.right > panel.right - 4;
+  }).map((one) => one.outerHTML);
+}"""
+"""What of a plot is not inside its panel."""
+
+
+TOUCHING = """() => {
+  const inside = [...document.querySelectorAll("main *")].filter((one) => one.checkVisibility()
+    && [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim())
+    && !one.closest(".wide, .hidden, svg, .contents, pre, datalist, option"));
+  const edge = document.documentElement.clientWidth;
+  return inside.filter((one) => {
+    const range = document.createRange();
+    range.selectNodeContents(one);
+    const box = (getComputedStyle(one).overflowX === "visible" ? range : one).getBoundingClientRect();
+    return box.width > 1 && (box.left < 8 || box.right > edge - 8);
+  }).map((one) => one.outerHTML.slice(0, 200));
+}"""
+"""Texts that come closer than 8 pixels to an edge of the screen, and do not scroll."""
+
+
+def test_nothing_touches_the_edges_of_a_small_screen(page: Page, service: Service, finished: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    rule = service.database.rules.list(limit=1)[0].id
+    for path in (*VIEWS, f"/library/{rule}", finished):
+        page.goto(path)
+        expect(page.locator("main .loading")).to_have_count(0)
+        assert page.evaluate(TOUCHING) == [], path
+
+
+def test_lists_have_a_next_page(page: Page) -> None:
+    page.route("**/v1/substitutions?*", lambda route: route.continue_(url=_one_by_one(route.request.url)))
+    page.goto("/library")
+    page.get_by_role("link", name="Next").click()
+    expect(page).to_have_url(re.compile("cursor="))
+    expect(page.locator(".rules tbody tr")).to_have_count(1)
+    page.get_by_role("link", name="First page").click()
+    expect(page.get_by_role("link", name="Next")).to_be_visible()
+
+
+def _one_by_one(url: str) -> str:
+    return re.sub("limit=[0-9]+", "limit=1", url)
 
 
 def test_colours_follow_the_system_until_one_is_chosen(page: Page) -> None:
@@ -163,7 +266,7 @@ def finished(service: Service, model: Path) -> str:
 
 def test_a_lost_connection_is_said_and_mended(context: BrowserContext, page: Page) -> None:
     page.goto("/library")
-    expect(page.locator(".rules li")).to_have_count(2)
+    expect(page.locator(".rules tbody tr")).to_have_count(2)
     context.set_offline(True)
     page.get_by_role("link", name="Runs").click()
     expect(page.get_by_role("status").first).to_contain_text("You are offline")
@@ -178,9 +281,9 @@ def test_a_suspect_rule_is_listed_with_the_evidence(page: Page, service: Service
     service.database.quarantine.record({rule: evidence})
     try:
         page.goto("/library")
-        expect(page.locator(".rules li")).to_have_count(1)
+        expect(page.locator(".rules tbody tr")).to_have_count(1)
         page.get_by_role("link", name="Suspect", exact=True).click()
-        expect(page.locator(".rules li")).to_contain_text("changed the outputs of a model")
+        expect(page.locator(".rules tbody tr")).to_contain_text("changed the outputs of a model")
         page.get_by_role("link", name=RULES[1]).click()
         against = page.get_by_role("region", name="Evidence against it")
         for text in ("net.onnx", evidence.sha256, "optimize", "7", evidence.difference):
@@ -227,9 +330,9 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(page: Page, service: Service) ->
     expect(dialog).to_contain_text("does not know this key")
     dialog.get_by_label("Key").fill(secret)
     page.keyboard.press("Enter")
-    expect(page.locator(".rules li")).to_have_count(2)
+    expect(page.locator(".rules tbody tr")).to_have_count(2)
     page.reload()
-    expect(page.locator(".rules li")).to_have_count(2)
+    expect(page.locator(".rules tbody tr")).to_have_count(2)
     page.get_by_role("button", name="API key").click()
     page.get_by_role("button", name="Forget the key").click()
     page.reload()

@@ -251,7 +251,10 @@ def test_a_body_without_length_is_limited_too(settings: Settings, database: Data
         ("..", "model.onnx"),
         ("a\r\nb.onnx", "ab.onnx"),
         ("模型.onnx", "模型.onnx"),
-        ("x" * 500, "x" * 100),
+        ("Модель “v2” (final).onnx", "Модель “v2” (final).onnx"),
+        ("what%22ever.onnx", 'what"ever.onnx'),
+        ("x" * 200, "x" * 200),
+        ("a" * 300 + ".onnx", "a" * 100 + "…" + "a" * 95 + ".onnx"),
     ],
 )
 def test_names_for_people(sent: str, shown: str) -> None:

@@ -6,7 +6,7 @@ import { json, upload } from "../api.js";
 import { choices } from "../choices.js";
 import { heading, into, notice } from "../parts.js";
 import { options } from "./options.js";
-import { runList } from "./runs.js";
+import { latestRuns } from "./runs.js";
 
 const KINDS = {
   model: ["file", "Model"],
@@ -29,7 +29,7 @@ export async function view({ root, signal, navigate, title }) {
   latest.append(h("div", { class: "aside-head" }, h("h2", { id: "latest-title" }, "Latest runs"), h("a", { href: "/optimizations" }, "All")), recent);
   show(root, heading("Optimise a model", { lead: "Drop an ONNX model. Proved rewrites are applied, the result is measured, and the outputs are compared." }),
     h("div", { class: "two" }, form, latest));
-  into(recent, "Loading the latest runs", async () => runList((await json("/v1/optimizations?limit=6", { signal })).items, { isShort: true }), signal);
+  into(recent, "Loading the latest runs", async () => latestRuns((await json("/v1/optimizations?limit=6", { signal })).items), signal);
   listed();
 
   function dropZone() {
@@ -60,7 +60,7 @@ export async function view({ root, signal, navigate, title }) {
   function listed() {
     const all = [["model", files.model], ...files.data.map((file) => ["data", file]), ["cluster", files.cluster]].filter(([, file]) => file);
     show(list, all.map(([kind, file]) => h("li", {}, icon(KINDS[kind][0]),
-      h("span", { class: "file-name" }, file.name), h("span", { class: "tag" }, KINDS[kind][1]), h("span", { class: "soft number" }, bytes(file.size)),
+      h("span", { class: "file-name", title: file.name }, file.name), h("span", { class: "tag" }, KINDS[kind][1]), h("span", { class: "soft number" }, bytes(file.size)),
       h("button", { type: "button", class: "icon-button", "aria-label": `Remove ${file.name}`, on: { click: () => remove(kind, file) } }, icon("close", 16)))));
     chosen.cluster(files.cluster);
   }

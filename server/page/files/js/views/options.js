@@ -4,7 +4,7 @@ import { words } from "../format.js";
 import { json } from "../api.js";
 import { choices } from "../choices.js";
 
-const FIRST = ["budget", "target", "search"];
+const FIRST = ["objective", "budget"];
 const BUDGETS = [[15, "15 s"], [60, "1 min"], [300, "5 min"], [1200, "20 min"]];
 const PLACEHOLDERS = { sizes: "batch=8, sequence=128", names: "name, name" };
 const title = (name) => words(name).replace(/^./, (letter) => letter.toUpperCase());
@@ -12,45 +12,39 @@ const entries = (input) => input.value.split(",").map((one) => one.trim()).filte
 
 /** The fields, and what they hold. */
 export async function options(signal) {
-  const { objective, ...others } = Object.fromEntries((await choices()).options.map((option) => [option.name, (option.name === "objective" ? radios : field)(option)]));
-  const more = Object.keys(others).filter((name) => !FIRST.includes(name)), all = Object.values({ objective, ...others });
-  const { budget, target } = others;
+  const fields = Object.fromEntries((await choices()).options.map((option) => [option.name, field(option)]));
+  const more = Object.keys(fields).filter((name) => !FIRST.includes(name)), all = Object.values(fields);
+  const { budget, target } = fields;
   budget.element.append(h("div", { class: "presets", role: "group", "aria-label": "Usual budgets" }, BUDGETS.filter(([seconds]) => seconds <= (budget.option.most ?? Infinity))
     .map(([seconds, text]) => h("button", { type: "button", class: "preset", on: { click: () => { budget.input.value = seconds; } } }, text))));
   target.input.value = target.option.default;
   target.input.setAttribute("list", "targets");
   const targets = h("datalist", { id: "targets" });
   json("/v1/devices", { signal }).then(({ items }) => show(targets, items.map((device) => h("option", { value: device.name }, device.here ? "this machine" : "")))).catch(() => {});
-  const element = h("div", { class: "options" }, objective.element,
-    h("div", { class: "fields" }, FIRST.map((name) => others[name].element)), targets,
-    h("details", { class: "more-options" }, h("summary", {}, "More options"), h("div", { class: "fields" }, more.map((name) => others[name].element))));
+  const advanced = h("details", { class: "more-options" }, h("summary", {}, "Advanced options"), h("div", { class: "fields" }, more.map((name) => fields[name].element)));
+  const element = h("div", { class: "options" }, h("div", { class: "fields" }, FIRST.map((name) => fields[name].element)), targets, advanced);
   return {
     element,
     values: () => Object.fromEntries(all.map((one) => [one.option.name, one.value()]).filter(([, value]) => value !== undefined)),
-    invalid: () => all.map((one) => one.invalid?.()).find(Boolean) ?? null,
+    invalid: () => {
+      const wrong = all.map((one) => one.invalid()).find(Boolean) ?? null;
+      if (wrong && advanced.contains(advanced.querySelector(wrong.field))) advanced.open = true;
+      return wrong;
+    },
     cluster: (file) => all.forEach((one) => one.choose?.(file !== null)),
   };
 }
 
-/** The choices of an option for one device or a cluster; what was chosen stays if it can, and so does the focus. */
+/** The choices of an option for one device or a cluster; what was chosen stays if it can. */
 function chosen(option, element, draw) {
   let shown = null;
   return (isCluster) => {
     const fitting = option.choices.filter((one) => (isCluster ? one.cluster : one.device)), names = fitting.map(({ name }) => name).join();
     if (names === shown) return;
-    const now = element.value ?? element.querySelector("input:checked")?.value, hadFocus = element.contains(document.activeElement);
+    const now = element.value;
     show(element, draw(fitting, fitting.some(({ name }) => name === now) ? now : option.default));
-    if (hadFocus) (element.querySelector("input:checked") ?? element).focus();
     shown = names;
   };
-}
-
-function radios(option) {
-  const group = h("div", { class: "radios" });
-  const choose = chosen(option, group, (fitting, now) => fitting.map(({ name, help }) => h("label", { class: "radio" },
-    h("input", { type: "radio", name: option.name, value: name, checked: name === now }), h("span", {}, h("b", {}, title(name)), h("small", {}, help)))));
-  choose(false);
-  return { option, choose, element: h("fieldset", {}, h("legend", {}, title(option.name)), group), value: () => group.querySelector("input:checked").value };
 }
 
 function field(option) {

@@ -10,7 +10,7 @@ export function proofOf(proof) {
     proof.counterexample && [h("h3", {}, "Counterexample"), h("pre", { class: "code-block", tabindex: "0" }, proof.counterexample)],
     proof.condition && [h("h3", {}, proof.condition.exact ? "It holds exactly where" : "It holds where"), h("pre", { class: "code-block", tabindex: "0" }, proof.condition.equation),
       h("p", { class: "soft" }, `${sentence(proof.condition.verdict)} Compared on ${count(proof.condition.instances)} instances.`)],
-    proof.reason && h("p", { class: "lead" }, sentence(proof.reason)),
+    proof.reason && !proof.counterexample && h("p", { class: "lead" }, sentence(proof.reason)),
     axioms.length > 0 && [h("h3", {}, `Axioms used: ${count(axioms.length)}`), h("ul", { class: "tags" }, axioms.map((name) => h("li", { class: "tag" }, name)))],
     shapes.length > 0 && h("details", { open: shapes.length <= 6 }, h("summary", {}, `Shapes it was executed on: ${count(shapes.length)}`), h("ul", { class: "shapes" }, shapes.slice(0, 200).map((shape) => h("li", {}, h("code", {}, shape))))),
     facts([["prover", proof.prover ? `${proof.prover} ${proof.version}` : null], ["time", proof.milliseconds ? `${proof.milliseconds.toFixed(0)} ms` : null],

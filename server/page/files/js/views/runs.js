@@ -1,6 +1,6 @@
 // All optimizations, newest first: filtered by state, page by page.
 import { h, show } from "../dom.js";
-import { ago, duration, moment, percent, saved } from "../format.js";
+import { ago, duration, moment } from "../format.js";
 import { json } from "../api.js";
 import { chip, empty, FINAL, heading, into } from "../parts.js";
 
@@ -21,7 +21,7 @@ export async function view({ root, signal, query, title }) {
   const load = async () => {
     const page = await json(`/v1/optimizations?${address}`, { signal });
     plan(page.items);
-    return [page.items.length ? runList(page.items) : nothing(state, cursor), pager(state, cursor, page.next)];
+    return [page.items.length ? runTable(page.items) : nothing(state, cursor), pager(state, cursor, page.next)];
   };
   function plan(items) {
     if (!items.some((job) => !FINAL.has(job.state))) return;
@@ -35,24 +35,37 @@ export async function view({ root, signal, query, title }) {
   await into(place, "Loading the runs", load, signal);
 }
 
-/** Runs as rows that lead to each. */
-export function runList(jobs, { isShort = false } = {}) {
+/** The latest runs, as links. */
+export function latestRuns(jobs) {
   if (!jobs.length) return empty("graph", "No runs yet", "Submitted models are listed here.");
-  return h("ul", { class: isShort ? "runs short" : "runs" }, jobs.map((job) => h("li", {},
+  return h("ul", { class: "latest" }, jobs.map((job) => h("li", {},
     h("a", { href: `/optimizations/${job.id}` },
-      h("span", { class: "run-name" }, job.name),
-      chip(job.state),
-      !isShort && h("span", { class: "run-what soft" }, [job.options.objective ?? "latency", job.options.target].filter(Boolean).join(" · ")),
-      !isShort && h("span", { class: "run-gain" }, gain(job)),
-      h("time", { class: "run-when soft", datetime: job.created_at, title: moment(job.created_at) }, ago(job.created_at)),
-      !isShort && h("span", { class: "run-took soft number" }, took(job))))));
+      h("span", { class: "run-name", title: job.name }, job.name), h("span", { class: "run-when soft" }, when(job), job.outcome && [" · ", result(job)]), chip(job.state)))));
 }
 
-function gain({ progress }) {
-  const share = saved(progress.cost_before, progress.best_cost);
-  return share > 0.0005 ? h("span", { title: "Predicted cost, best found" }, `−${percent(share)} cost`) : "";
+function runTable(jobs) {
+  return h("table", { class: "runs" }, h("caption", { class: "hidden" }, "Runs"),
+    h("thead", {}, h("tr", {}, ["Model", "State", "Objective", "Result", "Submitted", "Took"].map((text) => h("th", { scope: "col" }, text)))),
+    h("tbody", {}, jobs.map((job) => h("tr", {},
+      h("th", { scope: "row", class: "run-name" }, h("a", { href: `/optimizations/${job.id}`, title: job.name }, job.name)),
+      h("td", { class: "run-state" }, chip(job.state)),
+      h("td", { class: "run-what soft" }, [job.options.objective ?? "latency", job.options.target].filter(Boolean).join(" · ")),
+      h("td", { class: "run-gain" }, result(job)),
+      h("td", { class: "run-when soft" }, when(job)),
+      h("td", { class: "run-took soft" }, took(job))))));
 }
 
+/** What came of a run: the measured ratio, a predicted one where nothing was measured, or that nothing changed. */
+function result({ outcome }) {
+  if (!outcome) return "";
+  if (outcome.returned !== "optimized") return h("span", { class: "soft" }, "unchanged");
+  if (!outcome.ratio) return h("span", {}, "optimised");
+  const text = `${outcome.ratio.toFixed(2)}×`;
+  return outcome.measured ? h("strong", { class: "good", title: "Measured: the original's time divided by that of the result" }, text)
+    : h("span", { title: "Predicted: nothing was measured" }, `${text} predicted`);
+}
+
+const when = (job) => h("time", { datetime: job.created_at, title: moment(job.created_at) }, ago(job.created_at));
 const took = ({ started_at: from, finished_at: to }) => (from && to ? duration((new Date(to) - new Date(from)) / 1000) : "");
 
 function nothing(state, cursor) {
@@ -65,6 +78,6 @@ function pager(state, cursor, next) {
   if (!cursor && !next) return null;
   const query = (at) => `/optimizations?${new URLSearchParams({ ...(state && { state }), ...(at && { cursor: at }) })}`;
   return h("nav", { class: "pager", "aria-label": "Pages" },
-    cursor ? h("a", { class: "button plain", href: query(null) }, "Newest") : h("span"),
-    next ? h("a", { class: "button plain", href: query(next) }, "Older") : h("span"));
+    cursor ? h("a", { class: "button plain", href: query(null) }, "First page") : h("span"),
+    next ? h("a", { class: "button plain", href: query(next), rel: "next" }, "Next") : h("span"));
 }
