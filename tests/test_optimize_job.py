@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from superopt.errors import InvalidFileError
 from superopt.ir import Graph
 from superopt.journeys import optimize_job
 from superopt.journeys.optimize_job import Attached
@@ -69,6 +71,28 @@ def test_it_comes_out_as_one_file(
     if result.report.returned == "original":
         assert out.read_bytes() == model.read_bytes()
     assert replay(model, report, database=database).to_bytes() == out.read_bytes()
+
+
+def test_a_recorded_plan_fits_the_model_whose_weights_are_moved(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(optimize_job, "_LARGE", 1 << 12)
+    arguments: dict[str, object] = {
+        "model": str(model),
+        "output": None,
+        "options": {"objective": "latency", "budget": 60.0, "max_candidates": 0},
+        "database": f"sqlite:///{tmp_path / 'superopt.db'}",
+        "started": None,
+        "machine": "4x-t4",
+    }
+    planned = optimize_job.optimized(arguments, lambda _: None).to_json()
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(planned))
+    again = optimize_job.optimized({**arguments, "plan": str(plan)}, lambda _: None).to_json()
+    assert again["parallel"]["operators"] == planned["parallel"]["operators"]  # type: ignore[index]
+    plan.write_text(json.dumps({**planned, "model": {**planned["model"], "sha256": "0"}}))  # type: ignore[dict-item]
+    with pytest.raises(InvalidFileError, match="the report is of another model"):
+        optimize_job.optimized({**arguments, "plan": str(plan)}, lambda _: None)
 
 
 @dataclass

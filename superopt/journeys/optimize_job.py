@@ -21,7 +21,7 @@ from superopt.onnx_io import LoweredModel, load_model
 from superopt.onnx_io.detaching import attach, detach
 from superopt.onnx_io.external import LIMIT
 from superopt.optimizer import CancelToken, Progress, Report
-from superopt.optimizer.pipeline.report import BYTE_FOR_BYTE, EquivalenceSummary
+from superopt.optimizer.pipeline.report import BYTE_FOR_BYTE, EquivalenceSummary, section_of
 from superopt.optimizer.pipeline.runnable import loads
 from superopt.options import Options
 from superopt.processes.child import JsonObject
@@ -68,7 +68,7 @@ def optimized(arguments: JsonObject, progress: Tell) -> api.Result:
     if detached is None:
         return _optimized(path, arguments, progress)
     try:
-        result = _optimized(detached, arguments, progress)
+        result = _optimized(detached, arguments, progress, given=path)
     except InvalidModelError:
         return _optimized(path, arguments, progress)  # messages name the file that the user gave
     return Attached(result.lowered, _report_of(result.report, path), result.library, path)
@@ -76,18 +76,34 @@ def optimized(arguments: JsonObject, progress: Tell) -> api.Result:
 
 def _report_of(report: Report, path: Path) -> Report:
     """The report of a model with moved weights, with the hash of the original file."""
-    with path.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     compared = report.equivalence
     is_copied = report.returned == "original" and report.model.is_as_given
     if is_copied and not compared.samples and compared.passed:
         compared = EquivalenceSummary.untouched(compared.tolerance, BYTE_FOR_BYTE)
-    return replace(report, model=replace(report.model, name=path.name, sha256=sha256), equivalence=compared)
+    model = replace(report.model, name=path.name, sha256=_sha256(path))
+    return replace(report, model=model, equivalence=compared)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read_plan(plan: str, path: Path, given: Path | None) -> Mapping[str, object]:
+    """The report with a plan. One about the ``given`` model is about that in ``path``, whose weights were
+    moved."""
+    report = read_report(Path(plan))
+    if given is None or "model" not in report:
+        return report
+    model = section_of(report, "model")
+    if model.get("sha256") != _sha256(given):
+        return report
+    return {**report, "model": {**model, "sha256": _sha256(path)}}
 
 
 @seldom_collecting()
-def _optimized(path: Path, arguments: JsonObject, progress: Tell) -> api.Result:
-    """The result for the model in a file.
+def _optimized(path: Path, arguments: JsonObject, progress: Tell, given: Path | None = None) -> api.Result:
+    """The result for the model in a file, which has the weights of the ``given`` one moved elsewhere, if any.
 
     Sends the description of the model early, for the report that is written if the process dies.
     """
@@ -100,7 +116,7 @@ def _optimized(path: Path, arguments: JsonObject, progress: Tell) -> api.Result:
         options["cluster"] = cluster.name
     chosen = Options.from_json(options)
     plan = cast("str | None", arguments.get("plan"))
-    recorded = None if plan is None else read_report(Path(plan))
+    recorded = None if plan is None else _read_plan(plan, path, given)
 
     def tell(state: Progress) -> None:
         progress({name: value if _is_json(value) else None for name, value in asdict(state).items()})
