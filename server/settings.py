@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import sys
 from collections.abc import Mapping
 from typing import Literal, Self
 
 import psutil
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from superopt.errors import InvalidOptionError
 from superopt.server.process.logs import LogFormat
@@ -87,17 +88,31 @@ class Settings(BaseModel):
     shutdown_seconds: float = Field(default=15.0, ge=0)
     """Grace period of requests and workers when the service stops."""
 
-    log_format: LogFormat = "json"
-    """Log format on standard error: ``json`` (one object per line) or ``text``."""
+    log_format: LogFormat = "auto"
+    """Log format on standard error: ``json`` (one object per line), ``text`` (short lines for people), or
+    ``auto``: text on a terminal, else JSON."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Lowest log level that is written; health probes are logged at ``debug``."""
+
+    trusted_proxies: str = "127.0.0.1"
+    """Addresses or networks of reverse proxies, with commas between: their ``X-Forwarded-For`` and
+    ``X-Forwarded-Proto`` count."""
 
     optimize_file: str = Field(default="superopt.journeys.supervision:optimize_file", pattern=r"^[\w.]+:\w+$")
     """The function that runs a job, as ``module:name`` (see ``superopt.server.worker.work.OptimizeFile``)."""
 
     plans_clusters: bool = True
     """Whether that function accepts a cluster description, as the one of ``superopt.journeys`` does."""
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_networks(cls, text: str) -> str:
+        """Raises ValueError unless these are networks. Not all addresses: anybody could claim to be local."""
+        for part in text.split(","):
+            if ipaddress.ip_network(part.strip(), strict=False).prefixlen == 0:
+                raise ValueError("expected networks smaller than all addresses")
+        return text
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:

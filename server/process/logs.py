@@ -1,9 +1,12 @@
-"""Logging to standard error, as JSON lines or text, with the ids of request and job."""
+"""Logging to standard error: short lines for people at a terminal, else JSON lines; with the ids of request
+and job.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -11,18 +14,33 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias, cast
 
-LogFormat: TypeAlias = Literal["json", "text"]
+LogFormat: TypeAlias = Literal["auto", "json", "text"]
+Palette: TypeAlias = Mapping[int, str]
+
+_COLOURS: Palette = {logging.DEBUG: "2", logging.WARNING: "33", logging.ERROR: "31", logging.CRITICAL: "31"}
+"""ANSI colours by level; those of levels in between have none."""
+
+_DIM = "2"
+_SHORT_ID = 8
 
 _request: ContextVar[str] = ContextVar("request", default="")
 _job: ContextVar[str] = ContextVar("job", default="")
 
 
 def configure(format_: LogFormat, level: str, service: str) -> None:
-    """Sends all logs of this process to standard error; ``service`` names the process (server, worker)."""
+    """Sends all logs of this process to standard error; ``service`` names the process (server, worker).
+    ``auto`` is text on a terminal, else JSON.
+    """
+    is_terminal = sys.stderr.isatty()
     stream = logging.StreamHandler(sys.stderr)
-    stream.setFormatter(JsonLines(service) if format_ == "json" else Text(service))
     logging.basicConfig(level=level.upper(), handlers=[stream], force=True)
     logging.getLogger("uvicorn").handlers.clear()
+    if format_ == "json" or (format_ == "auto" and not is_terminal):
+        stream.setFormatter(JsonLines(service))
+        return
+    stream.setFormatter(Text(service, _COLOURS if is_terminal and not os.environ.get("NO_COLOR") else {}))
+    if level != "debug":
+        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # its start and end say nothing new
 
 
 @contextmanager
@@ -77,17 +95,39 @@ class JsonLines(logging.Formatter):
 
 
 class Text(logging.Formatter):
-    """Formats a record as text."""
+    """Formats a record as a short line: time of day, service, message, duration, job. Warnings and errors
+    name their level and the request. The palette gives the colours, none if it is empty.
+    """
 
-    def __init__(self, service: str) -> None:
-        super().__init__(f"%(asctime)s %(levelname)s {service}: %(message)s")
+    def __init__(self, service: str, palette: Palette) -> None:
+        super().__init__()
+        self._service = service
+        self._palette = palette
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, and the lines of an exception."""
-        known = {**_context(), **_fields(record)}
-        text = super().format(record)
-        first, *rest = text.split("\n")
-        return "\n".join((" ".join((first, *(f"{name}={value}" for name, value in known.items()))), *rest))
+        is_notable = record.levelno >= logging.WARNING
+        level = f"{record.levelname.lower()}: " if is_notable else ""
+        parts = [f"{level}{record.getMessage()}", *_notes(record, is_notable=is_notable)]
+        clock = datetime.fromtimestamp(record.created).astimezone()
+        head = self._coloured(_DIM if self._palette else "", f"{clock:%H:%M:%S} {self._service:<6}")
+        line = f"{head} {self._coloured(self._palette.get(record.levelno, ''), '  '.join(parts))}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+    @staticmethod
+    def _coloured(colour: str, text: str) -> str:
+        return f"\x1b[{colour}m{text}\x1b[0m" if colour else text
+
+
+def _notes(record: logging.LogRecord, *, is_notable: bool) -> list[str]:
+    """The duration of a request, its job, and for what is notable its id."""
+    known = {**_context(), **_fields(record)}
+    seconds, job, request = known.get("seconds"), known.get("job_id"), known.get("request_id")
+    return [
+        *([f"{1000 * seconds:.0f} ms"] if isinstance(seconds, int | float) else []),
+        *([f"job {str(job)[:_SHORT_ID]}"] if job else []),
+        *([f"request {request}"] if request and is_notable else []),
+    ]
 
 
 def _context() -> dict[str, object]:

@@ -26,6 +26,7 @@ from superopt.server.http.state import shared_state
 from superopt.server.process import logs
 from superopt.server.process.background import beside
 from superopt.server.process.key_uses import record_key_uses
+from superopt.server.process.tls import Tls
 from superopt.server.process.tracing import traces_of_environment
 from superopt.server.settings import Settings
 from superopt.server.worker.device import this_device
@@ -47,8 +48,10 @@ def serve(
     workers: int = 1,
     database_url: str | None = None,
     settings: Settings | None = None,
+    tls: Tls | None = None,
 ) -> None:
-    """Serves HTTP and runs jobs until SIGTERM or SIGINT, then shuts down requests and workers gracefully.
+    """Serves HTTP, or HTTPS with ``tls``, and runs jobs until SIGTERM or SIGINT; then requests and workers
+    may finish.
 
     ``port`` 0 selects a free port. With 0 workers it only serves HTTP; ``superopt worker`` runs jobs
     elsewhere. Raises InvalidOptionError (also if the address cannot be bound) and MissingServiceError.
@@ -57,11 +60,11 @@ def serve(
     with open_database(database_url) as database, traces_of_environment("superopt-server") as traces:
         database.rules.refresh(current())
         app = create_app(settings, database, traces)
-        configuration = http_configuration(app, int(settings.shutdown_seconds))
+        configuration = http_configuration(app, int(settings.shutdown_seconds), tls)
         server = _Server(configuration, shared_state(app).stopping)
         listening = _listening(host, port)
         logs.configure(settings.log_format, settings.log_level, "server")
-        _say_where(host, listening)
+        _say_where("http" if tls is None else "https", host, listening)
         if not is_loopback(host) and not database.keys.any_made():
             _log.warning(
                 "no API key exists: only clients on this machine are served (superopt keys create NAME)"
@@ -82,8 +85,9 @@ def _look_around() -> None:
         _log.error("%s", error)
 
 
-def http_configuration(app: FastAPI, shutdown_seconds: int) -> uvicorn.Config:
-    """The uvicorn configuration of the application."""
+def http_configuration(app: FastAPI, shutdown_seconds: int, tls: Tls | None = None) -> uvicorn.Config:
+    """The uvicorn configuration of the application. Raises InvalidOptionError."""
+    context = None if tls is None else tls.context()
     return uvicorn.Config(
         app,
         http=BoundedHttp,
@@ -93,6 +97,8 @@ def http_configuration(app: FastAPI, shutdown_seconds: int) -> uvicorn.Config:
         server_header=False,
         timeout_graceful_shutdown=shutdown_seconds,
         limit_concurrency=1000,
+        forwarded_allow_ips=shared_state(app).settings.trusted_proxies,
+        ssl_context_factory=None if context is None else lambda _config, _default: context,
     )
 
 
@@ -105,9 +111,10 @@ def _listening(host: str, port: int) -> socket.socket:
         raise InvalidOptionError(f"cannot listen on {host}, port {port}: {error.strerror}") from None
 
 
-def _say_where(host: str, listening: socket.socket) -> None:
+def _say_where(scheme: str, host: str, listening: socket.socket) -> None:
     shown = f"[{host}]" if listening.family is socket.AF_INET6 else host
-    _log.info("superopt running on http://%s:%d (Ctrl-C ends it)", shown, listening.getsockname()[1])
+    port = listening.getsockname()[1]
+    _log.info("superopt running on %s://%s:%d (Ctrl-C ends it)", scheme, shown, port)
 
 
 @contextmanager

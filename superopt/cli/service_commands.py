@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from superopt.cli.output import DatabaseOption, JsonOption, Output
+from superopt.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from superopt.server.settings import Settings
+
+LogFormatOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Logs on standard error: text (short lines), json, or auto: text on a terminal, else JSON. "
+        "Default: $SUPEROPT_LOG_FORMAT, else auto.",
+        metavar="FORMAT",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -21,19 +36,47 @@ def serve(
         int, typer.Option(min=0, max=65535, help="Port to listen on; 0 selects a free one.")
     ] = 8080,
     workers: Annotated[int, typer.Option(min=0, help="Worker processes.")] = 1,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(help="Serve HTTPS with this certificate chain (PEM).")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="Its key (PEM); by default in the file of the certificate.")
+    ] = None,
+    log_format: LogFormatOption = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Serve HTTP and run jobs until interrupted."""
     from superopt.server.process.serve import serve as run_server
+    from superopt.server.process.tls import Tls
 
-    run_server(host=host, port=port, workers=workers, database_url=database)
+    if tls_certificate is None and tls_key is not None:
+        raise InvalidOptionError("--tls-key needs --tls-certificate")
+    tls = None if tls_certificate is None else Tls(tls_certificate, tls_key)
+    run_server(
+        host=host,
+        port=port,
+        workers=workers,
+        database_url=database,
+        settings=_settings(log_format),
+        tls=tls,
+    )
     Output(as_json).document({"host": host, "port": port, "workers": workers})
 
 
-def worker(database: DatabaseOption = None, as_json: JsonOption = False) -> None:
+def worker(
+    log_format: LogFormatOption = None, database: DatabaseOption = None, as_json: JsonOption = False
+) -> None:
     """Run jobs of the database's queue until interrupted."""
     from superopt.server.worker.loop import run_worker
 
-    run_worker(database_url=database)
+    run_worker(database_url=database, settings=_settings(log_format))
     Output(as_json).document({"workers": 1})
+
+
+def _settings(log_format: str | None) -> Settings:
+    """The settings in the environment, with this log format if one is given. Raises InvalidOptionError."""
+    from superopt.server.settings import PREFIX, Settings
+
+    given = {} if log_format is None else {f"{PREFIX}LOG_FORMAT": log_format}
+    return Settings.from_environment({**os.environ, **given})
