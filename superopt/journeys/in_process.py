@@ -20,6 +20,7 @@ from superopt.journeys.comparing import compared_sources
 from superopt.journeys.result import Result
 from superopt.journeys.suspect_evidence import suspect_evidence
 from superopt.journeys.targets import find_target
+from superopt.object_cache import cached, source_key
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model
 from superopt.onnx_io.lifting import computes_sizes
 from superopt.ops import Opaque
@@ -48,7 +49,7 @@ from superopt.options import DEFAULTS, require_python
 from superopt.rewriting import Substitution, find_matches, substitutions_of
 from superopt.substitution_db import open_database
 from superopt.substitution_db.database import Database
-from superopt.substitution_db.rules.currency import current
+from superopt.substitution_db.rules.currency import current_from_cache
 from superopt.substitution_db.rules.versions import PublishedRules
 from superopt.substitution_db.store.rows import equation_of
 
@@ -163,7 +164,7 @@ def optimize_with(
     know({"overridable": len(lifted.source.as_given.overridable)})
     with open_database(database) as opened:
         device = find_target(options.target, opened)
-        published = opened.library.read(current(), library)
+        published = opened.library.read(current_from_cache(), library)
         rules = _substitutions(published)
         library_used = {"version": published.version, "sha256": published.sha256}
         know({"library": library_used, "rules": len({rule.rule_id for rule in rules})})
@@ -295,10 +296,16 @@ def verified_substitutions(database: Database) -> tuple[Substitution, ...]:
     """The substitutions of all rules of the current version that are verified under the current axioms,
     operators and verifier, without directions that are unsafe for infinite numbers.
     """
-    return _substitutions(database.library.read(current()))
+    return _substitutions(database.library.read(current_from_cache()))
 
 
 def _substitutions(library: PublishedRules) -> tuple[Substitution, ...]:
+    code = source_key("domains", "equations", "ir", "ops", "optimizer/pipeline", "rewriting")
+    rules = (text for rule in library.equations.items() for text in rule)
+    return cached("substitutions", (code, *rules), lambda: _usable(library))
+
+
+def _usable(library: PublishedRules) -> tuple[Substitution, ...]:
     return tuple(
         substitution
         for rule, equation in library.equations.items()
