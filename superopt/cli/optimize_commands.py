@@ -40,7 +40,7 @@ ORIGINAL_RETURNED = 1
 """Exit code with --require-gain if the original was returned."""
 
 INTERNAL_ERROR = 5
-"""Exit code if the original was written because of an internal error."""
+"""Exit code after an internal error; the original was written."""
 
 
 def register(app: typer.Typer) -> None:
