@@ -17,6 +17,8 @@ def frozen_pairs(section: object) -> dict[str, object]:
 
 def checked_pairs(checked: Sequence[Mapping[str, int]]) -> dict[str, object]:
     """The summary line of the sizes at which models were compared; none without symbolic dimensions."""
+    from superopt.optimizer.pipeline.report import written
+
     return {"sizes": "; ".join(map(written, checked))} if checked else {}
 
 
