@@ -52,13 +52,15 @@ _SEARCHES = (
 )
 _RUNTIMES = (
     Choice("portable", "standard ONNX operators only", cluster=True),
-    Choice("onnxruntime", "its own operators, too, of which none is so far", cluster=True),
+    Choice("onnxruntime", "ONNX Runtime's own operators, too, where that is measured to be faster"),
 )
 _DIM = "Price, check and time at this size of an open dimension, as in batch=8; `superopt inspect` lists them"
 _FREEZE = "Specialise the model to this size of an open dimension, as in batch=8; all: to those of --inputs"
 _MEMORY = "Most memory for weights and tensors, of each device; on the command line as in '2 GiB'"
 _CUT_INPUT = "Optimise only the part of the model that begins at this tensor"
 _CUT_OUTPUT = "Optimise only the part of the model that ends at this tensor"
+_FP16 = "Convert weights and tensors to float16 where that is equal within 1e-2 and measured to be faster"
+_EXTERNAL = "Write weights to a file beside the model, OUT.data, whatever their size"
 _OPSET = "Convert the model to this version of the standard operators before optimising"
 _OLDEST_OPSET = 7
 _CLUSTER = "Plan for these devices: a description's file, or a known machine as dgx-h100:4"
@@ -112,6 +114,7 @@ class Options:
     ] = ()
     memory_limit: Annotated[int | None, Option(_MEMORY, unset="no limit", unit="bytes", least=1)] = None
     runtime: Annotated[str, Option("Whose operators may be written", _RUNTIMES)] = "portable"
+    fp16: Annotated[bool, Option(_FP16, unset="no")] = False
     opset: Annotated[int | None, Option(_OPSET, unset="the model's", least=_OLDEST_OPSET)] = None
     inline_functions: Annotated[
         bool, Option("Put the bodies of the model's own functions in place of their calls", unset="no")
@@ -122,6 +125,9 @@ class Options:
     cut_outputs: Annotated[
         tuple[str, ...], Option(_CUT_OUTPUT, unset="the model's outputs", surfaces=_HERE, name="cut_output")
     ] = ()
+    external_data: Annotated[
+        bool, Option(_EXTERNAL, unset="above 2 GB, or as the model has", surfaces=Surface.COMMAND_LINE)
+    ] = False
     cluster: Annotated[str | None, Option(_CLUSTER, unset="one device", surfaces=_HERE)] = None
     samples: Annotated[int, Option("Inputs to check with", least=1, surfaces=_NOWHERE)] = 4
     patience: Annotated[

@@ -67,4 +67,6 @@ def _change(before: Json, after: Json, key: str) -> str:
     had, has = cast("int", before[key]), cast("int", after[key])
     if had == has:
         return ""
+    if key == "flops" and before["uncounted"] != after["uncounted"]:
+        return "n/a"
     return f"{100 * (has - had) / had:+.1f} %" if had else "new"

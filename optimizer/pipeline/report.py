@@ -14,6 +14,7 @@ from superopt.optimizer.canonical import CanonicalStep
 from superopt.optimizer.check import Comparison, Equivalence
 from superopt.optimizer.check.distance import MULTIPLE, Distance, Multiple
 from superopt.optimizer.check.guesses import example
+from superopt.optimizer.conversion import Conversions
 from superopt.optimizer.cost import device_name, runtime_version
 from superopt.optimizer.explanation import Explanation
 from superopt.optimizer.pipeline.bisection import Suspect
@@ -276,7 +277,8 @@ class Report:
     """Complete result of one optimization; ``to_json`` gives the documented schema. ``target`` is the device
     of the costs, None for a cluster. ``suspects`` are rules that changed outputs and were therefore not
     used, ``bodies`` what was done to each body of the model's nodes. ``inventory`` is what the model consists
-    of, None for a cluster and where there was no time to count."""
+    of, None for a cluster and where there was no time to count; ``conversions`` are those that were tried
+    after the search."""
 
     model: ModelSummary
     options: Mapping[str, object]
@@ -299,6 +301,7 @@ class Report:
     suspects: tuple[Suspect, ...] = ()
     bodies: tuple[BodySummary, ...] = ()
     inventory: Inventories | None = None
+    conversions: Conversions | None = None
 
     def to_json(self) -> dict[str, object]:
         """The report as JSON values, schema 1."""
@@ -319,6 +322,7 @@ class Report:
             ],
             "parallel": None if self.parallel is None else dict(self.parallel),
             "fusion": [list(group) for group in self.fusion],
+            "conversions": None if self.conversions is None else self.conversions.to_json(),
             "inventory": None if self.inventory is None else self.inventory.to_json(),
             "memory": None if self.memory is None else asdict(self.memory),
             "returned": self.returned,

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from superopt.optimizer.pipeline.report import EquivalenceSummary
+from superopt.optimizer.pipeline.report import EquivalenceSummary
 
 
 def errors_against(equivalence: EquivalenceSummary) -> str:

@@ -7,14 +7,14 @@ This process parses options and prints the result and imports little; the work r
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
 from superopt.cli.job_options import GivenOptions, OptionalOutputOption, ReportOption, takes_options
-from superopt.cli.logs import warn, warned
+from superopt.cli.logs import warn
 from superopt.cli.output import (
     DatabaseOption,
     JsonOption,
@@ -40,7 +40,7 @@ ORIGINAL_RETURNED = 1
 """Exit code with --require-gain if the original was returned."""
 
 INTERNAL_ERROR = 5
-"""Exit code after an internal error; the original was written."""
+"""Exit code if the original was written because of an internal error."""
 
 
 def register(app: typer.Typer) -> None:
@@ -96,6 +96,10 @@ def optimize(
         raise InvalidOptionError("--plan requires --cluster")
     reports = report or []
     require_destinations(written, reports)
+    if "external_data" in given and written is not None and is_stream(written):
+        raise InvalidOptionError(
+            f"external-data: weights go to a file beside the model: expected a path, got {shown(written)}"
+        )
     options = Options.from_json(given)
     job = Job(
         model=model,
@@ -162,11 +166,11 @@ def replay(
     output = Output.beside(as_json, out)
     require_destination(out, model)
     recorded = read_report(report)
-    with warned():
-        lowered = recording.replay(model, recorded, database=database)
-        if check:
-            recording.require_equal(model, lowered, recorded, database=database)
-    lowered.save(out)
+    lowered = recording.replay(model, recorded, database=database)
+    if check:
+        recording.require_equal(model, lowered, recorded, database=database)
+    is_apart = cast("Mapping[str, object]", recorded.get("options") or {}).get("external_data")
+    (lowered.save_with_data if is_apart else lowered.save)(out)
     output.document({"path": str(out), "nodes": lowered.node_count})
     output.line(f"{shown(out)}: {several(lowered.node_count, 'node')}")
 

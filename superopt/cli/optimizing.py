@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import faulthandler
 import io
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import cast
@@ -38,9 +37,7 @@ class _Text(io.StringIO):
 
 
 def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> JsonObject:
-    """Writes model and reports; returns the report and the ``text`` to print. If native code crashes, a
-    traceback is printed."""
-    faulthandler.enable()
+    """Writes model and reports; returns the report and the ``text`` to print."""
     out = None if arguments["output"] is None else Path(str(arguments["output"]))
     reports = [Path(path) for path in cast("list[str]", arguments["reports"])]
     if out is not None:
@@ -48,7 +45,8 @@ def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> J
     with recorded(lambda text: progress({"warning": text}), sys.stderr):
         result = optimized(arguments, progress)
     if out is not None:
-        result.save(out)
+        is_apart = cast("Mapping[str, object]", arguments["options"]).get("external_data")
+        (result.save_with_data if is_apart else result.save)(out)
     document = result.to_json()
     text = _Text(is_terminal=bool(arguments["terminal"]))
     output = Output(bool(arguments["json"]), text)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from superopt.cli.equivalence_views import errors_against
 from superopt.cli.output import several
-
-if TYPE_CHECKING:
-    from superopt.optimizer.pipeline.report import EquivalenceSummary, LatencySummary, Report
+from superopt.optimizer.pipeline.report import EquivalenceSummary, LatencySummary, Report
 
 _EQUAL = "equal, but "
 """How the reasons begin why models with the same outputs were rejected."""
@@ -22,9 +20,19 @@ def outcome_pairs(report: Mapping[str, object]) -> dict[str, object]:
     if returned == "original" and any(one["why"] == why for one in rejected):
         why = "nothing better was found" if len(rejected) == 1 else "nothing better was found among these"
     pairs: dict[str, object] = {"returned": f"{returned}: {why}"}
+    conversions = cast("Mapping[str, object]", report.get("conversions") or {})
+    tried = cast("Sequence[Mapping[str, object]]", conversions.get("tried") or ())
+    if tried:
+        pairs["converted"] = [_converted(one) for one in tried]
     if rejected:
         pairs["rejected"] = [_rejected(one) for one in rejected]
     return pairs
+
+
+def _converted(conversion: Mapping[str, object]) -> str:
+    kind, variant = conversion["kind"], conversion["variant"]
+    name = f"{kind} (as {variant})" if variant else f"{kind}"
+    return f"{name}: {'used' if conversion['accepted'] else 'not used'}, {conversion['why']}"
 
 
 def written_pairs(report: Report) -> dict[str, object]:

@@ -12,8 +12,8 @@ from superopt.options import DEFAULTS
 
 _SCHEMA = 1
 
-_CHANGING = ("inline_functions", "opset", "cut_input", "cut_output", "freeze")
-"""Options that change the model before it is optimised."""
+_CHANGING = ("inline_functions", "opset", "cut_input", "cut_output", "freeze", "external_data")
+"""Options that change how the model is written whether or not it is optimised."""
 
 
 def fallback_report(
@@ -84,6 +84,7 @@ def fallback_report(
         "trace": [],
         "parallel": None,
         "fusion": [],
+        "conversions": None,
         "inventory": None,
         "memory": None,
         "returned": "original",

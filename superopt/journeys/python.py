@@ -56,6 +56,7 @@ def optimize(
     exclude_rules: Sequence[str] = DEFAULTS.exclude_rules,
     memory_limit: int | None = DEFAULTS.memory_limit,
     runtime: str = DEFAULTS.runtime,
+    fp16: bool = DEFAULTS.fp16,
     opset: int | None = DEFAULTS.opset,
     inline_functions: bool = DEFAULTS.inline_functions,
     cut_inputs: Sequence[str] = DEFAULTS.cut_inputs,
@@ -93,6 +94,8 @@ def optimize(
         exclude_rules: Ids of rules that are not used.
         memory_limit: Bytes for weights and tensors, of each device; None for no limit.
         runtime: Whose operators may be written: ``portable`` or ``onnxruntime``.
+        fp16: Whether to convert to float16 where that is equal within 1e-2 and faster, or, for the objective
+            ``memory``, smaller.
         opset: The version of the standard operators to convert the model to; None keeps its own.
         inline_functions: Whether to put the bodies of the model's functions in place of their calls.
         cut_inputs: Tensors that the part of the model begins at that is optimised and returned.
@@ -130,6 +133,7 @@ def optimize(
             "exclude_rules": exclude_rules,
             "memory_limit": memory_limit,
             "runtime": runtime,
+            "fp16": fp16,
             "opset": opset,
             "inline_functions": inline_functions,
             "cut_inputs": cut_inputs,

@@ -15,6 +15,7 @@ from superopt.ir import Graph, Plan
 from superopt.journeys.adaptation import as_recorded
 from superopt.journeys.body_replay import names_in, recorded_body, with_recorded_bodies
 from superopt.journeys.comparing import compared_sources
+from superopt.journeys.conversions import converted_as_recorded, recorded_tolerance
 from superopt.journeys.in_process import verified_substitutions
 from superopt.journeys.quarantine import quarantine
 from superopt.journeys.suspect_evidence import suspect_evidence
@@ -35,7 +36,7 @@ from superopt.optimizer.pipeline.selection import kept_nodes
 from superopt.optimizer.pipeline.write import for_devices
 from superopt.optimizer.search import retraced
 from superopt.rewriting import Substitution
-from superopt.substitution_db import open_or_temporary
+from superopt.substitution_db import open_database
 
 _BISECTION_SECONDS = 120.0
 """Time limit of the search for the first step that changes outputs."""
@@ -59,10 +60,10 @@ def replay(model: ModelSource, report: Mapping[str, object], *, database: str | 
     damaged or of another model.
     """
     lifted, graph = _rewritten(model, report, database)
-    if _returned(report) == "original":
-        return lower(lifted, lifted.graph, Plan())
+    if "original" in (_returned(report), section_of(report, "conversions").get("of")):
+        return converted_as_recorded(lower(lifted, lifted.graph, Plan()), report)
     if not isinstance(report.get("parallel"), dict):
-        return lower(lifted, graph, plan_of(graph))
+        return converted_as_recorded(lower(lifted, graph, plan_of(graph)), report)
     recorded = _plan(graph, report)
     return for_devices(lifted, graph, recorded.plan, recorded.cluster, recorded.devices)
 
@@ -76,7 +77,7 @@ def require_equal(
     """
     if _returned(report) == "original":
         return
-    equivalence = _compared(model, lowered, recorded_sizes(report))
+    equivalence = _compared(model, lowered, recorded_sizes(report), tolerance=recorded_tolerance(report))
     if equivalence.passed:
         return
     why = f"the model produced by the trace is not equivalent: {equivalence.why}"
@@ -137,14 +138,18 @@ def repeated(
 
 
 def _compared(
-    model: ModelSource, lowered: LoweredModel, sizes: Mapping[str, int], seed: int = 0
+    model: ModelSource,
+    lowered: LoweredModel,
+    sizes: Mapping[str, int],
+    seed: int = 0,
+    tolerance: float | None = None,
 ) -> Equivalence:
     """Whether a model made from another is equal to it, or to the part of it that was cut out."""
     source = lowered.source.as_given if lowered.source.is_part else load_model(model, loads)
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         path = Path(directory) / "model.onnx"
         lowered.save(path)
-        return compared_sources(source, load_model(path, loads), dims=sizes, seed=seed)
+        return compared_sources(source, load_model(path, loads), dims=sizes, seed=seed, tolerance=tolerance)
 
 
 def write_shards(
@@ -202,7 +207,7 @@ def _start(
     if _returned(report) == "original":
         lifted = lift(source)
         return lifted, lifted.graph, ()
-    with open_or_temporary(database) as opened:
+    with open_database(database) as opened:
         rules = verified_substitutions(opened)
     names = _recorded_names(report)
     if "body" in report:

@@ -46,6 +46,11 @@ class WrittenModel:
         data beside it. Raises InvalidOptionError if the file cannot be written."""
         self.lowered.save(checked_path(path))
 
+    def save_with_data(self, path: str | Path) -> None:
+        """Writes the model with its weights in a file beside it, called ``PATH.data``. Raises
+        InvalidOptionError if the files cannot be written."""
+        self.lowered.save_with_data(checked_path(path))
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.lowered.node_count} nodes)"
 

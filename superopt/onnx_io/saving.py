@@ -159,13 +159,29 @@ class LoweredModel:
         except OSError as error:
             raise InvalidOptionError(f"{target} cannot be written: {error.strerror or error}") from error
 
-    def _with_external_data(self, directory: Path) -> bytes:
+    def save_with_data(self, path: str | Path) -> None:
+        """Writes the model with its weights in a file beside it, called ``PATH.data``, whatever its size.
+        Each file is replaced as a whole, the weights first. Raises InvalidOptionError for a path that cannot
+        be written, or is a stream."""
+        target = Path(path)
+        require_writable(target)
+        if is_stream(target):
+            raise InvalidOptionError(f"external-data: expected the path of a file to write, got {target}")
+        try:
+            content = self._with_external_data(target.absolute().parent, f"{target.name}.data")
+            write_atomically(target, content)
+        except OSError as error:
+            raise InvalidOptionError(f"{target} cannot be written: {error.strerror or error}") from error
+
+    def _with_external_data(self, directory: Path, name: str | None = None) -> bytes:
+        """The model without weights, which go to a file; without a name, called after its content."""
         temporary = directory / f"{part_prefix(DATA_NAME)}{secrets.token_hex(8)}{PART}"
         try:
             with temporary.open("xb") as file:
                 data = _DataFile(file)
                 model = self._assembled(data.place)
-                location = data.finish()
+                called = data.finish()
+                location = name or called
             for tensor in tensors_in_model(model):
                 if is_external(tensor):
                     tensor.external_data[0].value = location

@@ -106,7 +106,7 @@ def test_python_changes_models_too(path: Path) -> None:
         threads=1,
     )
     assert result.report.model.adapted == ("cutting from 'a' to 'q'",)
-    assert operators(result.model.to_bytes()) == "MatMul"
+    assert operators(result.to_bytes()) == "MatMul"
 
 
 def test_a_model_with_large_weights_is_changed_too(

@@ -79,12 +79,14 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
             "overridable", "sha256", "warnings",
         ],
         "options": [
-            "alpha", "budget", "cluster", "cut_inputs", "cut_outputs", "dims", "exclude_rules", "freeze",
-            "inline_functions", "inputs", "keep", "max_candidates", "memory_limit", "objective", "opset",
-            "runtime", "search", "seed", "target", "threads", "tolerance",
+            "alpha", "budget", "cluster", "cut_inputs", "cut_outputs", "dims", "exclude_rules",
+            "external_data", "fp16", "freeze", "inline_functions", "inputs", "keep", "max_candidates",
+            "memory_limit", "objective", "opset", "runtime", "search", "seed", "target", "threads",
+            "tolerance",
         ],
         "rules": ["applied", "loaded", "matched"],
         "suspects": "list",
+        "conversions": "NoneType",
         "cost": ["after", "before", "source", "unit"],
         "inventory": ["after", "before"],
         "measured": [
