@@ -10,7 +10,7 @@ HOST    ?= 127.0.0.1
 PORT    ?= 8080
 
 BIN   := .venv/bin
-PACKAGES := $(wildcard superopt generator verifier axioms optimizer server substitution_db tests benchmarks)
+PACKAGES := $(wildcard superopt generator verifier axioms optimizer server substitution_db tests benchmarks examples)
 ONLINE := superopt axioms optimizer server substitution_db
 PIP   := $(BIN)/pip install -qq --disable-pip-version-check --constraint constraints.txt
 RUNS  := .venv/installed-$(RUNTIME)

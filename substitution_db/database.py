@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -21,11 +24,13 @@ from superopt.substitution_db.rules.shipped import load_shipped, shipped_library
 from superopt.substitution_db.rules.versions import LibraryVersions
 from superopt.substitution_db.store.blobs import BlobStore
 from superopt.substitution_db.store.costs import CostRepository
-from superopt.substitution_db.store.engine import Transactions, connect
+from superopt.substitution_db.store.engine import ELSEWHERE, Transactions, connect
 from superopt.substitution_db.store.keys import KeyRepository
-from superopt.substitution_db.store.location import blob_store, database_url
+from superopt.substitution_db.store.location import blob_store, database_url, why_default_is_unwritable
 from superopt.substitution_db.store.migrate import is_usable, revision_of, upgrade
 from superopt.substitution_db.store.records import SCARCE
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,26 @@ def open_database(url: str | None = None, *, library: Path | None = None) -> Dat
         keys=KeyRepository(transactions),
         transactions=transactions,
     )
+
+
+@contextmanager
+def open_or_temporary(url: str | None = None) -> Generator[Database]:
+    """Opens the database for work that can do without what it learned before. If no URL is given and the
+    default database cannot be written, uses a temporary one with the shipped library, and logs a warning.
+
+    Raises as ``open_database``.
+    """
+    why = why_default_is_unwritable(url)
+    if not why:
+        with open_database(url) as opened:
+            yield opened
+        return
+    _LOG.warning("%s; a temporary database with the shipped rules is used; %s", why, ELSEWHERE)
+    with (
+        tempfile.TemporaryDirectory(prefix="superopt-") as directory,
+        open_database(str(Path(directory) / "superopt.db")) as opened,
+    ):
+        yield opened
 
 
 def upgrade_database(url: str | None = None) -> tuple[str | None, str]:

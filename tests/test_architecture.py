@@ -18,7 +18,7 @@ NAMES = sorted(set(re.findall(r"superopt(?:\.\w+)+:[\w.]+\w", TEXT)))
 ROW_OF_CHANGES = r"^\| (?!change|---)"
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-FOLDERS = "axioms|benchmarks|docs|generator|optimizer|server|substitution_db|superopt|tests|verifier"
+FOLDERS = "axioms|benchmarks|docs|examples|generator|optimizer|server|substitution_db|superopt|tests|verifier"
 PATH = re.compile(rf"(?<![\w./-])(?:{FOLDERS})(?:/[\w.-]+)*/[\w*.-]*\w")
 MODULE = re.compile(r"`(superopt(?:\.\w+)+)`")
 BENCHMARK = re.compile(r"python -m benchmarks (\w+)")

@@ -23,6 +23,7 @@ from superopt.files import atomic_path
 
 _MAGIC = b"superopt task\n"
 _COUNT = struct.Struct("<Q")
+_ELSEWHERE = "give --work DIRECTORY, or set XDG_CACHE_HOME"
 _LOCK = "lock"
 _SUFFIX = ".result"
 _FORGOTTEN_AFTER_SECONDS = 30 * 24 * 3600
@@ -176,4 +177,4 @@ def _locked(directory: Path) -> BinaryIO:
 
 
 def _unkept(directory: Path, error: OSError) -> InvalidOptionError:
-    return InvalidOptionError(f"{directory}: cannot store checkpoints: {error.strerror}")
+    return InvalidOptionError(f"{directory}: cannot store checkpoints: {error.strerror}; {_ELSEWHERE}")

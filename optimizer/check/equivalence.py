@@ -38,7 +38,7 @@ _LOOK_SHARE = 0.05
 class Equivalence:
     """Verdict on two models, true if it ``passed``. ``weak``: the outputs hardly depended on the inputs, or
     mostly on rounding. ``max_rel_error`` is relative to the largest element of an output, ``tolerance`` is
-    the floor."""
+    the floor, ``sizes`` are the sets of sizes of open dimensions at which outputs were compared."""
 
     passed: bool
     samples: int
@@ -48,6 +48,7 @@ class Equivalence:
     why: str = ""
     weak: bool = False
     evidence: Evidence = field(default_factory=Evidence)
+    sizes: tuple[Mapping[str, int], ...] = ()
 
     def __bool__(self) -> bool:
         return self.passed
@@ -72,6 +73,7 @@ class Reference:
         self.names = [port.name for port in model.outputs]
         self.tolerance = floor_of(_first_float(model), sampling.tolerance)
         self.baseline = ErrorBaseline(model, source, sampling.deadline)
+        self.plan = plan
         self._drawn: list[Sample] = []
         self._source = draw_samples(model, plan, sampling)
         self._repeated: Agreement | None = None
@@ -160,7 +162,17 @@ class _Check:
             why=total.why if self._compared else "the original does not run on random inputs",
             weak=not self._alive,
             evidence=self._judge.evidence,
+            sizes=self._sizes(),
         )
+
+    def _sizes(self) -> tuple[Mapping[str, int], ...]:
+        """Each set of sizes once, in order."""
+        found: list[Mapping[str, int]] = []
+        for sample in self._compared:
+            sizes = self._reference.plan.sizes_of(sample.feeds)
+            if sizes and sizes not in found:
+                found.append(sizes)
+        return tuple(found)
 
     def _is_late(self) -> bool:
         return time.monotonic() >= self._reference.sampling.deadline

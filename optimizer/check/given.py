@@ -10,6 +10,7 @@ from zipfile import BadZipFile, is_zipfile
 import numpy as np
 
 from superopt.errors import InvalidFileError, InvalidOptionError
+from superopt.onnx_io.freezing import unknown_dimension
 from superopt.onnx_io.source import SourceModel
 from superopt.optimizer.cost.runtime import Array, Port
 
@@ -79,9 +80,7 @@ def check_dims(dims: Mapping[str, int], known: Sequence[str]) -> None:
         if size < 1:
             raise InvalidOptionError(f"dimension {name}: expected a size of at least 1, got {size}")
         if name not in known:
-            raise InvalidOptionError(
-                f"the model has no dimension {name!r}; it has: {_listed(known) or 'none'}"
-            )
+            raise InvalidOptionError(f"dim: {unknown_dimension(name, known)}")
 
 
 def check_agreement(dims: Mapping[str, int], sizes: Mapping[str, int], where: str) -> None:

@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from superopt.optimizer.check import Sizing, settle_sizes
 from superopt.optimizer.cost import (
@@ -303,17 +302,12 @@ class MeasuredTrial(Trial[PricedVariant]):
         sizing, decision, judged = self._sizing, self._decision, self.last
         if sizing is None or self._start is None:
             return SizesSummary()
-        checked: list[Mapping[str, int]] = []
-        timed = None
-        if decision is not None and judged is not None:
-            compared = 0 if judged.equivalence is None else judged.equivalence.samples
-            for sample in islice(decision.equality.reference.samples(), compared):
-                sizes = sizing.plan.sizes_of(sample.feeds)
-                if sizes not in checked:
-                    checked.append(sizes)
-            timed = None if judged.comparison is None else sizing.plan.sizes_of(decision.feeds)
+        equivalence = None if judged is None else judged.equivalence
+        is_timed = decision is not None and judged is not None and judged.comparison is not None
+        timed = sizing.plan.sizes_of(decision.feeds) if decision is not None and is_timed else None
         apart = tuple(sorted(self._request.lifted.source.apart))
-        return SizesSummary(sizing.sizes, tuple(checked), timed, sizing.guessed, apart)
+        checked = () if equivalence is None else equivalence.sizes
+        return SizesSummary(sizing.sizes, checked, timed, sizing.guessed, apart)
 
     def _explanation(self, chosen: PricedVariant | None) -> Explanation | None:
         """None where nothing was priced, the job was cancelled, or the explanation fails: it must not affect

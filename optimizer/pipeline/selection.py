@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 from superopt.errors import InvalidOptionError
 from superopt.ir.graph import NodeId
@@ -13,6 +14,9 @@ from superopt.ops.base import OPERATORS
 from superopt.ops.roles import FusionRole, Product
 from superopt.options import Options
 from superopt.rewriting import Substitution
+
+_MOST_COMPARED = 2000
+"""Number of names among which similar ones are looked for."""
 
 
 def usable_rules(
@@ -41,7 +45,9 @@ def kept_nodes(lifted: LiftedModel, names: Sequence[str]) -> frozenset[NodeId]:
         if name not in by_name and name in given:
             continue
         if name not in by_name:
-            raise InvalidOptionError(f"keep: the model has no node {name!r}")
+            near = get_close_matches(name, list(by_name)[:_MOST_COMPARED])
+            hint = f"; similar names: {', '.join(near)}" if near else ""
+            raise InvalidOptionError(f"keep: the model has no node {name!r}{hint}")
         group = lifted.groups.get(by_name[name])
         found.update(group.nodes if group is not None else ())
     return frozenset(found)

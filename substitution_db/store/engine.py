@@ -39,6 +39,9 @@ _KEPT = 20
 _CONNECTIONS = 52
 """One connection per server thread that uses the database: 40, 8 for status reads, 4 for uploads."""
 
+ELSEWHERE = "give --database FILE, or set SUPEROPT_DATABASE_URL"
+"""How to use another database."""
+
 _BEGIN = "sqlite_begin"
 _NONE = "NONE"
 _LOCK_NUMBER = 0x5355_5045  # advisory locks of PostgreSQL: for migrations,
@@ -87,7 +90,9 @@ def _connect_sqlite(url: URL) -> Engine:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InvalidOptionError(f"database {path}: cannot create its directory: {error.strerror}") from error
+        raise InvalidOptionError(
+            f"database {path}: cannot create its directory: {error.strerror}; {ELSEWHERE}"
+        ) from error
     engine = create_engine(
         url,
         connect_args={"timeout": BUSY_TIMEOUT_SECONDS},
@@ -221,7 +226,8 @@ def named_failures(url: URL) -> Generator[None]:
         raise MissingServiceError(f"database {shown}: all connections are in use") from error
     except (OperationalError, InterfaceError) as error:
         kind = DatabaseFullError if _is_full(error.orig) else MissingServiceError
-        raise kind(f"database {shown} cannot be used: {_first_line(error)}") from error
+        advice = f"; {ELSEWHERE}" if _is_unwritable(error.orig) else ""
+        raise kind(f"database {shown} cannot be used: {_first_line(error)}{advice}") from error
     except DatabaseError as error:
         if error.connection_invalidated:
             raise MissingServiceError(f"database {shown} cannot be used: {_first_line(error)}") from error
@@ -239,6 +245,11 @@ def _is_full(error: BaseException | None) -> bool:
     if isinstance(error, sqlite3.Error):
         return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL
     return getattr(error, "sqlstate", None) == _PG_DISK_FULL
+
+
+def _is_unwritable(error: BaseException | None) -> bool:
+    codes = sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN
+    return isinstance(error, sqlite3.Error) and error.sqlite_errorcode & 0xFF in codes
 
 
 def _first_line(error: DBAPIError) -> str:

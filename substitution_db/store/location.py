@@ -26,11 +26,7 @@ def database_url(text: str | None, environment: Mapping[str, str] = os.environ) 
     A path without ``scheme://`` is an SQLite file. Raises InvalidOptionError for anything but an SQLite file
     or PostgreSQL, and for a bare word that is not an existing file.
     """
-    text = (
-        text
-        or environment.get(DATABASE_URL)
-        or str(user_data_path("superopt", appauthor=False) / "superopt.db")
-    )
+    text = text or environment.get(DATABASE_URL) or str(_default_file())
     if "://" not in text:
         if text.isidentifier() and not Path(text).exists():
             raise InvalidOptionError(
@@ -45,6 +41,23 @@ def database_url(text: str | None, environment: Mapping[str, str] = os.environ) 
             f"database URL {text!r}: expected sqlite:///FILE or postgresql://USER@HOST/NAME"
         ) from None
     return _checked(url, text)
+
+
+def why_default_is_unwritable(text: str | None, environment: Mapping[str, str] = os.environ) -> str:
+    """Why the default database cannot be created or written, if ``database_url`` chooses it; else empty."""
+    if text or environment.get(DATABASE_URL):
+        return ""
+    file = _default_file()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return f"{file.parent} cannot be created: {error.strerror}"
+    wrong = [path for path in (file.parent, file) if path.exists() and not os.access(path, os.W_OK)]
+    return f"{wrong[0]} cannot be written" if wrong else ""
+
+
+def _default_file() -> Path:
+    return user_data_path("superopt", appauthor=False) / "superopt.db"
 
 
 def blob_store(url: URL, environment: Mapping[str, str] = os.environ) -> BlobStore:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from superopt.optimizer.pipeline.report import EquivalenceSummary
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from superopt.optimizer.pipeline.report import EquivalenceSummary
 
 
 def errors_against(equivalence: EquivalenceSummary) -> str:

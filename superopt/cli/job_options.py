@@ -97,7 +97,7 @@ def _read(option: Option, value: object) -> object:
     if option.word and value == [option.word]:
         return option.word
     if option.kind == "sizes":
-        return dict(_size(option.name, text) for text in cast("list[str]", value))
+        return dict(read_size(option.name, text) for text in cast("list[str]", value))
     if option.word and option.kind == "number":
         return _number_or_word(option, str(value))
     if option.unit == "bytes":
@@ -114,7 +114,9 @@ def _number_or_word(option: Option, text: str) -> object:
         raise InvalidOptionError(f"{option.name}: expected a number{option.or_word}, got {text!r}") from None
 
 
-def _size(name: str, text: str) -> tuple[str, int]:
+def read_size(name: str, text: str) -> tuple[str, int]:
+    """Name and size of a dimension from ``batch=8``, the value of the option ``name``. Raises
+    InvalidOptionError."""
     dimension, _, size = text.rpartition("=")
     if not dimension or re.fullmatch(r"[0-9]{1,19}", size) is None:
         raise InvalidOptionError(f"{name}: expected NAME=SIZE, as in batch=8, got {text!r}")

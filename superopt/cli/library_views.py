@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from superopt.cli.choices import StatusName
+from superopt.cli.logs import warned
 from superopt.cli.output import DatabaseOption, JsonOption, NoDatabaseOption, Output, destination, several
 from superopt.errors import InvalidOptionError
 from superopt.files import is_stream, write_atomically
@@ -28,11 +29,11 @@ def register(library: typer.Typer) -> None:
 
 def stats(database: DatabaseOption = None, as_json: JsonOption = False) -> None:
     """Count rules by state, preset, size and operator, and verified ones by kind of proof."""
-    from superopt.substitution_db import open_database
+    from superopt.substitution_db import open_or_temporary
     from superopt.substitution_db.rules.currency import current
 
     output = Output(as_json)
-    with open_database(database) as opened:
+    with warned(), open_or_temporary(database) as opened:
         opened.rules.refresh(current())
         statistics = opened.rules.statistics()
     output.document(_document(statistics))
@@ -96,14 +97,14 @@ def list_rules(
     as_json: JsonOption = False,
 ) -> None:
     """List rules, smallest first; with the reason for those that are not verified."""
-    from superopt.substitution_db import RuleFilter, RuleStatus, open_database
+    from superopt.substitution_db import RuleFilter, RuleStatus, open_or_temporary
     from superopt.substitution_db.rules.currency import current
 
     output = Output(as_json)
     if operator is not None:
         _require_operator(operator)
     chosen = RuleFilter(status=status and RuleStatus(status), operator=operator, text=text, preset=preset)
-    with open_database(database) as opened:
+    with warned(), open_or_temporary(database) as opened:
         opened.rules.refresh(current())
         rules = opened.rules.list(chosen, after=after, limit=limit)
     output.document(
@@ -163,11 +164,11 @@ def show(
     """Show a rule: equation, picture, proof, axioms used, counterexample."""
     from superopt.cli.rule_display import print_rule, rule_document
     from superopt.equations import drawing, parse_equation
-    from superopt.substitution_db import open_database
+    from superopt.substitution_db import open_or_temporary
     from superopt.substitution_db.rules.currency import current
 
     output = Output.beside(as_json, svg)
-    with open_database(database) as opened:
+    with warned(), open_or_temporary(database) as opened:
         opened.rules.refresh(current())
         found = opened.rules.get(rule)
     if found is None:

@@ -12,8 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from platformdirs import user_log_path
-
 
 class _Warnings(logging.Handler):
     """Passes the text of warnings on; errors are reported by what raised them."""
@@ -41,6 +39,17 @@ def recorded(show: Callable[[str], None], details: TextIO) -> Generator[None]:
             root.removeHandler(handler)
 
 
+@contextmanager
+def warned() -> Generator[None]:
+    """During the block warnings are shown in one line each."""
+    handler, root = _Warnings(warn), logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+
+
 def warn(text: str) -> None:
     """Shows a warning on standard error."""
     sys.stderr.write(f"superopt: warning: {text}\n")
@@ -50,6 +59,8 @@ def warn(text: str) -> None:
 def kept(details: str) -> str:
     """Writes details of an internal error to a file, and says where; where there is no room, how to see
     them."""
+    from platformdirs import user_log_path  # needed only here
+
     name = f"superopt-{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.getpid()}.log"
     for directory in (user_log_path("superopt", appauthor=False), Path(tempfile.gettempdir())):
         try:

@@ -1,7 +1,7 @@
 """The command-line application: assembles commands, turns failures into messages and exit codes.
 
-Exit codes: 0 success, 1 negative answer, 2 bad usage or input, 3 undecided, 4 missing device or service, 5
-internal error (the original model is still written), 130 interrupted.
+Exit codes (docs/exit-codes.md): 0 success, 1 negative answer, 2 bad usage or input, 3 undecided, 4 missing
+device or service, 5 internal error (the original model is still written), 130 interrupted, 143 terminated.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from typer.exceptions import TyperException
 from typer.main import get_group
 
 from superopt.cli.commands import COMMANDS, COMPLETING, fill, new_group
-from superopt.errors import SuperoptError
+from superopt.errors import INTERNAL_ERROR, SuperoptError
 
 BAD_USAGE = 2
+INTERNAL = 5
 INTERRUPTED = 130
 
 
@@ -102,6 +103,8 @@ def run(arguments: list[str], started: float | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except Exception as error:  # noqa: BLE001 - reported, with a traceback in a file
+        return _fail_internally(error, as_json=as_json)
     if result == INTERRUPTED:  # typer catches the interrupt and returns its exit code
         return _fail("interrupted", "interrupted", INTERRUPTED, as_json=as_json)
     return result if isinstance(result, int) else 0
@@ -118,6 +121,16 @@ def _ended_when_told() -> Generator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _fail_internally(error: Exception, *, as_json: bool) -> int:
+    import traceback  # needed only here
+
+    from superopt.cli.logs import kept
+
+    details = "".join(traceback.format_exception(error))
+    message = f"{INTERNAL_ERROR}: {type(error).__name__}: {error}; {kept(details)}"
+    return _fail(message, "internal", INTERNAL, as_json=as_json)
 
 
 def _fail(message: str, kind: str, code: int, *, as_json: bool) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from superopt.cli.logs import warned
 from superopt.cli.output import DatabaseOption, JsonOption, ModelArgument, NoDatabaseOption, Output
 from superopt.errors import InvalidOptionError
 
@@ -35,7 +36,8 @@ def inspect(
     from superopt.journeys import in_process as api
 
     output = Output(as_json)
-    inspection = api.inspect(model, database=database)
+    with warned():
+        inspection = api.inspect(model, database=database)
     output.document(inspection.to_json())
     output.pairs(
         {
@@ -47,13 +49,14 @@ def inspect(
         }
     )
     if inspection.dimensions:
-        output.line("\nSymbolic dimensions; give the sizes you run with:")
+        runs = "runs" if inspection.runs else "was not found to run"
+        output.line(f"\nSymbolic dimensions; the model {runs} at these sizes; give those you run with:")
         output.line(f"  superopt optimize {model} -o OUT {inspection.size_options}")
         output.table(
-            ("dimension", "of"),
+            ("dimension", "of", "size"),
             [
-                (name, ", ".join(f"{port} axis {axis}" for port, axis in places))
-                for name, places, _ in inspection.dimensions
+                (name, ", ".join(f"{port} axis {axis}" for port, axis in places), size)
+                for name, places, size in inspection.dimensions
             ],
         )
     output.line()
@@ -92,11 +95,17 @@ def check(
         typer.Option(help="Error allowed beyond the original's own rounding error; default by element type."),
     ] = None,
     inputs: Annotated[Path | None, typer.Option(help="An .npz file with inputs to use as well.")] = None,
+    dim: Annotated[
+        list[str] | None,
+        typer.Option(help="Size of an open dimension, as in batch=8; `superopt inspect` lists them."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,
     database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Run both models on random inputs. Exit 0 if MODEL_B is as accurate as MODEL_A, else 1."""
+    from superopt.cli.job_options import read_size
+    from superopt.cli.size_views import checked_pairs
     from superopt.journeys import in_process as api
     from superopt.optimizer.pipeline.report import EquivalenceSummary
 
@@ -104,14 +113,23 @@ def check(
     output = Output(as_json)
     if tolerance is not None and not tolerance > 0:
         raise InvalidOptionError(f"tolerance: expected a number above 0, got {tolerance!r}")
-    verdict = api.check(first, second, samples=samples, tolerance=tolerance, inputs=inputs, seed=seed)
+    verdict = api.check(
+        first,
+        second,
+        samples=samples,
+        tolerance=tolerance,
+        inputs=inputs,
+        seed=seed,
+        dims=dict(read_size("dim", text) for text in dim or ()),
+    )
     summary = EquivalenceSummary.of(verdict)
-    output.document(asdict(summary))
+    output.document({**asdict(summary), "sizes": [dict(sizes) for sizes in verdict.sizes]})
     output.pairs(
         {
             "equivalent": "yes" if verdict.passed else "no",
             "samples": verdict.samples,
         }
+        | checked_pairs(verdict.sizes)
         | (_errors(summary) if verdict.samples else {})
     )
     if verdict.why:

@@ -14,7 +14,7 @@ from typing import Annotated, cast
 import typer
 
 from superopt.cli.job_options import GivenOptions, OptionalOutputOption, ReportOption, takes_options
-from superopt.cli.logs import warn
+from superopt.cli.logs import warn, warned
 from superopt.cli.output import (
     DatabaseOption,
     JsonOption,
@@ -40,7 +40,7 @@ ORIGINAL_RETURNED = 1
 """Exit code with --require-gain if the original was returned."""
 
 INTERNAL_ERROR = 5
-"""Exit code if the original was written because of an internal error."""
+"""Exit code after an internal error; the original was written."""
 
 
 def register(app: typer.Typer) -> None:
@@ -166,9 +166,10 @@ def replay(
     output = Output.beside(as_json, out)
     require_destination(out, model)
     recorded = read_report(report)
-    lowered = recording.replay(model, recorded, database=database)
-    if check:
-        recording.require_equal(model, lowered, recorded, database=database)
+    with warned():
+        lowered = recording.replay(model, recorded, database=database)
+        if check:
+            recording.require_equal(model, lowered, recorded, database=database)
     is_apart = cast("Mapping[str, object]", recorded.get("options") or {}).get("external_data")
     (lowered.save_with_data if is_apart else lowered.save)(out)
     output.document({"path": str(out), "nodes": lowered.node_count})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import io
 import sys
 from collections import Counter
@@ -37,7 +38,9 @@ class _Text(io.StringIO):
 
 
 def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> JsonObject:
-    """Writes model and reports; returns the report and the ``text`` to print."""
+    """Writes model and reports; returns the report and the ``text`` to print. If native code crashes, a
+    traceback is printed."""
+    faulthandler.enable()
     out = None if arguments["output"] is None else Path(str(arguments["output"]))
     reports = [Path(path) for path in cast("list[str]", arguments["reports"])]
     if out is not None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from superopt.cli.equivalence_views import errors_against
 from superopt.cli.output import several
-from superopt.optimizer.pipeline.report import EquivalenceSummary, LatencySummary, Report
+
+if TYPE_CHECKING:
+    from superopt.optimizer.pipeline.report import EquivalenceSummary, LatencySummary, Report
 
 _EQUAL = "equal, but "
 """How the reasons begin why models with the same outputs were rejected."""

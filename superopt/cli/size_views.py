@@ -15,6 +15,13 @@ def frozen_pairs(section: object) -> dict[str, object]:
     return {"frozen": f"for {written(frozen)} only"} if frozen else {}
 
 
+def checked_pairs(checked: Sequence[Mapping[str, int]]) -> dict[str, object]:
+    """The summary line of the sizes at which models were compared; none without symbolic dimensions."""
+    from superopt.optimizer.pipeline.report import written
+
+    return {"sizes": "; ".join(map(written, checked))} if checked else {}
+
+
 def size_pairs(section: object) -> dict[str, object]:
     """Summary lines from a report's ``sizes``; none for a model without symbolic dimensions."""
     from superopt.optimizer.pipeline.report import written

@@ -51,4 +51,4 @@ def _report_failure(outcome: Outcome, loudness: Loudness, details: str) -> None:
     if loudness is Loudness.VERBOSE:
         sys.stderr.write(details)
     if outcome.is_broken:
-        say(f"{outcome.failure}; {kept(details)}")
+        say(f"{outcome.failure}; the original is returned; {kept(details or outcome.failure)}")

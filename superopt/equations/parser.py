@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import cache
 from importlib import resources
 from typing import TypeAlias, cast
 
@@ -50,8 +51,6 @@ _ELEMENTS = "|".join(sorted(ELEMENT_TYPES_BY_SHORT_NAME))
 _LABEL = re.compile(rf"\s*([A-Za-z0-9][\w.-]*)\s*:(?=\s)(?!\s*(?:{_ELEMENTS})\s*\[)", re.ASCII)
 """A name before an equation; ``x: f32[n]`` declares a type instead."""
 
-_GRAMMAR = resources.files("superopt.equations").joinpath("grammar.lark").read_text(encoding="utf-8")
-_PARSER = lark.Lark(_GRAMMAR, start=["equation", "term", "sum"], parser="lalr")
 
 Tree: TypeAlias = "lark.Tree[lark.Token]"
 
@@ -69,6 +68,12 @@ MOST_DIGITS = 100
 _LONG_NUMBER = re.compile(rf"(?<![A-Za-z_\d])\d{{{MOST_DIGITS + 1}}}")
 _FOREIGN = re.compile(r"#[^\n]*|([^\x20-\x7e\t\n\f\r])")
 """A comment, which may contain anything, or a non-ASCII character, which may resemble another."""
+
+
+@cache
+def _parser() -> lark.Lark:
+    grammar = resources.files("superopt.equations").joinpath("grammar.lark").read_text(encoding="utf-8")
+    return lark.Lark(grammar, start=["equation", "term", "sum"], parser="lalr")
 
 
 def parse_equation(
@@ -120,7 +125,7 @@ class _Reader:
                 f"line {self._first_line}: a number has more than {MOST_DIGITS} digits"
             )
         try:
-            tree = _PARSER.parse(self._text, start=start)
+            tree = _parser().parse(self._text, start=start)
         except UnexpectedInput as error:
             raise InvalidEquationError(self._explained(error)) from None
         waiting = [(tree, 0)]

@@ -15,6 +15,7 @@ from superopt.optimizer.check import (
     Equivalence,
     Reference,
     Sampling,
+    check_dims,
     check_equivalence,
     declared_ports,
     load_inputs,
@@ -39,9 +40,12 @@ def compared_sources(
 ) -> Equivalence:
     """Whether the second model gives the outputs of the first; ``dims`` gives symbolic dimensions. Where the
     second has a size and the first none, inputs have that size. Samples are drawn until the deadline
-    (monotonic clock). Raises InvalidModelError for a model that does not run."""
-    dims = {**sizes_at(source, declared_sizes(compared_with)), **(dims or {})}
+    (monotonic clock). Raises InvalidModelError for a model that does not run, InvalidOptionError for an
+    unknown dimension."""
+    asked = dims or {}
+    dims = {**sizes_at(source, declared_sizes(compared_with)), **asked}
     lifted = lift(replace(source, apart=names_apart(source, dims, inputs)))
+    check_dims(asked, tuple(lifted.symbols))
     other = lift(compared_with)
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         try:

@@ -21,6 +21,7 @@ from superopt.journeys.conversions import converted, without_conversions
 from superopt.journeys.result import Result
 from superopt.journeys.suspect_evidence import suspect_evidence
 from superopt.journeys.targets import find_target
+from superopt.object_cache import cached, source_key
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model
 from superopt.onnx_io.lifting import computes_sizes
 from superopt.ops import Opaque
@@ -47,9 +48,9 @@ from superopt.optimizer.pipeline.runnable import loads, runnable_original, weigh
 from superopt.optimizer.pipeline.selection import is_safe_with_infinities
 from superopt.options import DEFAULTS, require_python
 from superopt.rewriting import Substitution, find_matches, substitutions_of
-from superopt.substitution_db import open_database
+from superopt.substitution_db import open_or_temporary
 from superopt.substitution_db.database import Database
-from superopt.substitution_db.rules.currency import current
+from superopt.substitution_db.rules.currency import current_from_cache
 from superopt.substitution_db.rules.versions import PublishedRules
 from superopt.substitution_db.store.rows import equation_of
 
@@ -74,9 +75,9 @@ class Inspection:
 
     ``opaque`` holds (node, ONNX operator, reason), ``computing_sizes`` the operators and numbers of nodes
     that compute from sizes alone, ``dimensions`` the symbolic dimensions of inputs: name, inputs and axes
-    that have it, and a typical size with which the model runs, if one was found; ``bodies`` are those of If,
-    Loop and Scan, with the rules that match in them counted neither in ``matches`` nor in ``operators``.
-    ``inventory`` is what the model consists of at the typical sizes.
+    that have it, and a typical size; ``runs``: whether the model runs at these sizes, None if it has no such
+    dimension; ``bodies`` are those of If, Loop and Scan, with the rules that match in them counted neither in
+    ``matches`` nor in ``operators``. ``inventory`` is what the model consists of at the typical sizes.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Inspection:
     dimensions: tuple[tuple[str, tuple[tuple[str, int], ...], int], ...]
     rules: int
     matches: tuple[MatchingRule, ...]
+    runs: bool | None = None
     bodies: tuple[InspectedBody, ...] = ()
     inventory: Inventory | None = None
 
@@ -163,9 +165,9 @@ def optimize_with(
     opaque = [{"node": node, "op_type": kind, "why": why} for node, kind, why in lifted.opaque]
     know({"opaque": opaque, "computing_sizes": len(lifted.computing_sizes)})
     know({"overridable": len(lifted.source.as_given.overridable)})
-    with open_database(database) as opened:
+    with open_or_temporary(database) as opened:
         device = find_target(options.target, opened)
-        published = opened.library.read(current(), library)
+        published = opened.library.read(current_from_cache(), library)
         rules = _substitutions(published)
         library_used = {"version": published.version, "sha256": published.sha256}
         know({"library": library_used, "rules": len({rule.rule_id for rule in rules})})
@@ -246,7 +248,7 @@ def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:
     and the proved rules that match. Raises InvalidModelError."""
     source = expanded(load_model(model, loads), ())
     lifted = lift(source)
-    with open_database(database) as opened:
+    with open_or_temporary(database) as opened:
         rules = verified_substitutions(opened)
     graph = lifted.graph
     sizing = _usual_sizes(lifted)
@@ -271,6 +273,7 @@ def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:
         dimensions=tuple((d.name, d.places, sizing.sizes[d.name]) for d in sizing.plan.dimensions),
         rules=len({rule.rule_id for rule in rules}),
         matches=_matches(graph, rules),
+        runs=sizing.runs,
         bodies=inspected_bodies(source),
         inventory=inventory_of(
             LoweredModel.of_source(lifted.source, lifted.names),
@@ -291,17 +294,23 @@ def _usual_sizes(lifted: LiftedModel) -> Sizing:
         try:
             return settle_sizes(lifted, plan, (), opened, time.monotonic() + _SETTLING_SECONDS)
         except RuntimeRefusedError:
-            return guess_sizes(lifted, {})
+            return replace(guess_sizes(lifted, {}), runs=False)
 
 
 def verified_substitutions(database: Database) -> tuple[Substitution, ...]:
     """The substitutions of all rules of the current version that are verified under the current axioms,
     operators and verifier, without directions that are unsafe for infinite numbers.
     """
-    return _substitutions(database.library.read(current()))
+    return _substitutions(database.library.read(current_from_cache()))
 
 
 def _substitutions(library: PublishedRules) -> tuple[Substitution, ...]:
+    code = source_key("domains", "equations", "ir", "ops", "optimizer/pipeline", "rewriting")
+    rules = (text for rule in library.equations.items() for text in rule)
+    return cached("substitutions", (code, *rules), lambda: _usable(library))
+
+
+def _usable(library: PublishedRules) -> tuple[Substitution, ...]:
     return tuple(
         substitution
         for rule, equation in library.equations.items()

@@ -43,4 +43,4 @@ def quarantine(
             opened.quarantine.record(evidence)
             opened.library.renew(current(), f"without rules that are suspect: {', '.join(sorted(evidence))}")
     except SuperoptError as error:
-        _LOG.error("suspect rules could not be recorded (%s): %s", ", ".join(evidence), error)
+        _LOG.warning("suspect rules could not be recorded (%s): %s", ", ".join(evidence), error)

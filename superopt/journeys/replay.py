@@ -36,7 +36,7 @@ from superopt.optimizer.pipeline.selection import kept_nodes
 from superopt.optimizer.pipeline.write import for_devices
 from superopt.optimizer.search import retraced
 from superopt.rewriting import Substitution
-from superopt.substitution_db import open_database
+from superopt.substitution_db import open_or_temporary
 
 _BISECTION_SECONDS = 120.0
 """Time limit of the search for the first step that changes outputs."""
@@ -207,7 +207,7 @@ def _start(
     if _returned(report) == "original":
         lifted = lift(source)
         return lifted, lifted.graph, ()
-    with open_database(database) as opened:
+    with open_or_temporary(database) as opened:
         rules = verified_substitutions(opened)
     names = _recorded_names(report)
     if "body" in report:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import cast
 
 import onnx
@@ -20,6 +21,9 @@ from superopt.onnx_io.source import SourceModel
 
 FROZEN_KEY = "superopt.frozen"
 """Metadata of a frozen model: the sizes by the name of the dimension, as JSON."""
+
+_FEW, _NEAR, _MOST_COMPARED = 6, 3, 2000
+"""Numbers of names: up to how many all are listed, how many similar ones otherwise, compared at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +64,8 @@ def freeze(source: SourceModel, sizes: Mapping[str, int]) -> SourceModel:
     known = {name for axis in axes for name in (axis.name, axis.place)}
     for name in sizes:
         if name not in known:
-            named = ", ".join(dict.fromkeys(axis.name for axis in axes)) or "none"
-            raise InvalidOptionError(f"freeze: the model has no open dimension {name!r}; it has: {named}")
+            names = tuple(dict.fromkeys(axis.name for axis in axes))
+            raise InvalidOptionError(f"freeze: {unknown_dimension(name, names)}")
     fixed = replace(
         source,
         proto=_fixed(source.proto, axes, sizes),
@@ -73,6 +77,19 @@ def freeze(source: SourceModel, sizes: Mapping[str, int]) -> SourceModel:
     whole = _folded(fixed)
     tensors = {tensor.name: stored_tensor(tensor, source.base) for tensor in whole.graph.initializer}
     return replace(fixed, proto=whole, tensors=tensors)
+
+
+def unknown_dimension(name: str, known: Sequence[str]) -> str:
+    """Message about a name that is none of the model's open dimensions, with the most similar ones."""
+    if not known:
+        return f"the model has no open dimension {name!r}: all its sizes are fixed"
+    if len(known) <= _FEW:
+        return f"the model has no open dimension {name!r}; it has: {', '.join(known)}"
+    near = get_close_matches(name, known[:_MOST_COMPARED], cutoff=0.4) or known[:_NEAR]
+    return (
+        f"the model has no open dimension {name!r}; among its {len(known)} are {', '.join(near[:_NEAR])}; "
+        "`superopt inspect MODEL` lists those of its inputs"
+    )
 
 
 def sizes_at(source: SourceModel, shapes: Mapping[str, Sequence[int | None]]) -> dict[str, int]:
@@ -167,4 +184,13 @@ def _folded(source: SourceModel) -> onnx.ModelProto:
     return whole
 
 
-__all__ = ["FROZEN_KEY", "OpenAxis", "declared_sizes", "freeze", "frozen_sizes", "open_axes", "sizes_at"]
+__all__ = [
+    "FROZEN_KEY",
+    "OpenAxis",
+    "declared_sizes",
+    "freeze",
+    "frozen_sizes",
+    "open_axes",
+    "sizes_at",
+    "unknown_dimension",
+]

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,12 +26,10 @@ main(sys.argv[2:])
 """
 
 
-@pytest.mark.parametrize(
-    ("command", "models", "waits_in"), [("inspect", 1, "settle_sizes"), ("check", 2, "check_equivalence")]
-)
-def test_a_command_that_is_told_to_end_leaves_nothing(
-    command: str, models: int, waits_in: str, tmp_path: Path
-) -> None:
+@contextmanager
+def waiting(command: str, models: int, waits_in: str, tmp_path: Path) -> Generator[subprocess.Popen[str]]:
+    """A command that waits in a function of ``superopt.journeys.in_process``; its temporary files are in the
+    directory ``scratch``."""
     scratch, path = tmp_path / "scratch", tmp_path / "net.onnx"
     scratch.mkdir()
     ports = [value("x", ["n", 4])], [value("y", ["n", 4])]
@@ -44,6 +44,17 @@ def test_a_command_that_is_told_to_end_leaves_nothing(
     with subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == "waiting\n"
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("command", "models", "waits_in"), [("inspect", 1, "settle_sizes"), ("check", 2, "check_equivalence")]
+)
+def test_a_command_that_is_told_to_end_leaves_nothing(
+    command: str, models: int, waits_in: str, tmp_path: Path
+) -> None:
+    scratch = tmp_path / "scratch"
+    with waiting(command, models, waits_in, tmp_path) as running:
         assert list(scratch.iterdir()) != []
         running.terminate()
         assert running.wait(60) == 128 + signal.SIGTERM

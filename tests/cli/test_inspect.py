@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,8 @@ def test_open_dimensions_are_named(tmp_path: Path, capsys: pytest.CaptureFixture
     assert run(["inspect", str(path), *database]) == 0
     shown = capsys.readouterr().out
     assert f"superopt optimize {path} -o OUT --dim batch=1 --dim x.2=224 --dim x.3=224\n" in shown
-    for line in ("batch      x axis 0", "x.2        x axis 2", "x.3        x axis 3"):
+    assert "Symbolic dimensions; the model runs at these sizes; give those you run with:\n" in shown
+    for line in ("batch      x axis 0     1", "x.2        x axis 2   224", "x.3        x axis 3   224"):
         assert line in shown
     assert run(["inspect", str(path), "--json", *database]) == 0
     assert json.loads(capsys.readouterr().out)["dimensions"] == [
@@ -34,6 +36,33 @@ def test_open_dimensions_are_named(tmp_path: Path, capsys: pytest.CaptureFixture
         {"name": "x.2", "inputs": [{"name": "x", "axis": 2}], "guess": 224},
         {"name": "x.3", "inputs": [{"name": "x", "axis": 3}], "guess": 224},
     ]
+
+
+def test_a_model_that_does_not_run_is_described_all_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "never.onnx"
+    made = model(
+        [node("Reshape", "x shape", "y")], [value("x", ["n", 2])], [value("y", [7, 11])],
+        [tensor("shape", [7, 11], np.int64)],
+    )  # fmt: skip
+    path.write_bytes(made.SerializeToString())
+    assert run(["inspect", str(path), "--database", f"sqlite:///{tmp_path / 'rules.db'}"]) == 0
+    assert "; the model was not found to run at these sizes; " in capsys.readouterr().out
+
+
+def test_compared_models_have_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Several where they are free, one where it is given."""
+    path = tmp_path / "rows.onnx"
+    made = model([node("Relu", "x", "y")], [value("x", ["rows", 4])], [value("y", ["rows", 4])])
+    path.write_bytes(made.SerializeToString())
+    both = [str(path), str(path)]
+    assert run(["check", *both]) == 0
+    assert re.search(r"^sizes +rows=\d+; rows=\d+", capsys.readouterr().out, re.MULTILINE)
+    assert run(["check", *both, "--dim", "rows=3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["sizes"] == [{"rows": 3}]
+    assert run(["check", *both, "--dim", "row=3"]) == 2
+    assert capsys.readouterr().err == ("superopt: dim: the model has no open dimension 'row'; it has: rows\n")
 
 
 def test_proposed_sizes_are_ones_that_the_model_runs_at(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from superopt.cli.size_views import frozen_pairs, size_pairs
+from superopt.cli.size_views import checked_pairs, frozen_pairs, size_pairs
 
 PRICED = {"batch": 1, "seq": 128}
 
@@ -36,6 +36,13 @@ PRICED = {"batch": 1, "seq": 128}
 )
 def test_sizes_in_a_summary(section: object, lines: dict[str, object]) -> None:
     assert size_pairs(section) == lines
+
+
+def test_checked_sizes_in_a_summary() -> None:
+    assert checked_pairs(()) == {}
+    assert checked_pairs(({"batch": 1, "seq": 9}, {"batch": 2, "seq": 3})) == {
+        "sizes": "batch=1 seq=9; batch=2 seq=3"
+    }
 
 
 def test_frozen_sizes_in_a_summary() -> None:

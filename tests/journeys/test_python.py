@@ -228,7 +228,7 @@ def test_a_wrong_timeout_is_named() -> None:
 def test_a_plan_is_made_evaluated_and_written(database: str, tmp_path: Path) -> None:
     cluster = tmp_path / "pair.yaml"
     cluster.write_text(CLUSTER)
-    found = superopt.optimize(PLANNED, cluster=cluster, budget=30.0, threads=1, database=database)
+    found = superopt.optimize(PLANNED, cluster=cluster, budget=60.0, threads=1, database=database)
     assert found.report.parallel is not None
     cost = found.report.cost
     assert (
@@ -236,7 +236,7 @@ def test_a_plan_is_made_evaluated_and_written(database: str, tmp_path: Path) -> 
     )
     found.save_report(tmp_path / "plan.json")
     again = superopt.optimize(
-        PLANNED, cluster=cluster, plan=tmp_path / "plan.json", search="none", budget=30.0, database=database
+        PLANNED, cluster=cluster, plan=tmp_path / "plan.json", search="none", budget=60.0, database=database
     )
     assert again.report.parallel is not None
     assert again.report.parallel["predicted"] == found.report.parallel["predicted"]

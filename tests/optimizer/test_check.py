@@ -197,11 +197,11 @@ def test_given_inputs_are_used_and_checked(tmp_path: Path) -> None:
 
 def test_dimensions_must_exist() -> None:
     check_dims({"batch": 8}, ["batch"])
-    with pytest.raises(InvalidOptionError, match="no dimension 'bach'; it has: batch"):
+    with pytest.raises(InvalidOptionError, match=r"no open dimension 'bach'; it has: batch$"):
         check_dims({"bach": 8}, ["batch"])
     with pytest.raises(InvalidOptionError, match="at least 1, got 0"):
         check_dims({"batch": 0}, ["batch"])
-    with pytest.raises(InvalidOptionError, match=r"it has: batch, unk__0, .*unk__10, …$"):
+    with pytest.raises(InvalidOptionError, match=r"; among its 91 are batch; `superopt inspect MODEL` lists"):
         check_dims({"bach": 8}, ["batch", *(f"unk__{number}" for number in range(90))])
 
 

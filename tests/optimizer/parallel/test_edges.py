@@ -128,7 +128,7 @@ def test_a_plan_of_a_report_is_for_its_model_alone() -> None:
     ("model", "dims", "error", "message"),
     [
         (DYNAMIC, {}, InvalidModelError, "needs the size of batch: give it with --dim batch=SIZE"),
-        (DENSE, {"batch": 8}, SuperoptError, "the model has no dimension 'batch'"),
+        (DENSE, {"batch": 8}, SuperoptError, "the model has no open dimension 'batch'"),
     ],
 )
 def test_sizes_are_asked_for(
