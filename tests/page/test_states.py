@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -169,6 +170,36 @@ def test_nothing_touches_the_edges_of_a_small_screen(page: Page, service: Servic
         page.goto(path)
         expect(page.locator("main .loading")).to_have_count(0)
         assert page.evaluate(TOUCHING) == [], path
+
+
+def test_a_refused_submission_fits_a_small_screen(page: Page, model: Path, tmp_path: Path) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    path = tmp_path / f"{'a-model-with-a-long-name-' * 4}.onnx"
+    path.write_bytes(model.read_bytes())
+    page.goto("/")
+    page.get_by_label("Drop a model, or choose files").set_input_files(path)
+    page.get_by_text("Advanced options").click()
+    page.get_by_label("Dim", exact=True).fill("bacth=8")
+    page.get_by_role("button", name="Optimise").click()
+    expect(page.get_by_role("alert")).to_contain_text("the model has no open dimensions")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.evaluate(TOUCHING) == []
+
+
+@pytest.mark.parametrize("width", [320, 390])
+def test_the_bar_has_room_for_the_key(context: BrowserContext, page: Page, width: int) -> None:
+    context.add_init_script("sessionStorage.setItem('superopt-key', 'any')")
+    page.set_viewport_size({"width": width, "height": 600})
+    page.goto("/prove")
+    expect(page.get_by_role("button", name="API key")).to_be_visible()
+    places = page.evaluate(BAR)
+    assert all(left >= before for (_, before), (left, _) in pairwise(places)), places
+
+
+BAR = """() => [...document.querySelectorAll(".brand, .top nav a, .top-tools button")]
+  .filter((one) => one.checkVisibility())
+  .map((one) => [one.getBoundingClientRect().left, one.getBoundingClientRect().right])"""
+"""Where the parts of the bar at the top begin and end."""
 
 
 def test_lists_have_a_next_page(page: Page) -> None:

@@ -45,7 +45,7 @@ function operation(one, api, needsKey) {
     h("div", { class: "inside" },
       rest.map((text) => h("p", { class: "lead" }, prose(text))),
       parameters.length > 0 && [h("h3", {}, "Parameters"), parameterTable(`Parameters of ${method} ${path}`, parameters)],
-      requestBody && Object.entries(requestBody.content).map(([kind, { schema }]) => [h("h3", {}, "Body, ", h("code", {}, kind)), schemaTable(`Body of ${method} ${path}`, resolved(schema, api))]),
+      requestBody && Object.entries(requestBody.content).map(([kind, { schema }]) => [h("h3", {}, "Body, ", h("code", {}, kind)), schemaTable(`Body of ${method} ${path}`, resolved(schema, api), "required")]),
       h("h3", {}, "Responses"), responseTable(`Responses of ${method} ${path}`, responses),
       h("h3", {}, "With curl"), h("pre", { class: "code-block", tabindex: "0" }, callOf(one, api, needsKey && one.security?.length !== 0))));
 }
