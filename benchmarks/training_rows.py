@@ -15,9 +15,10 @@ import numpy as np
 from benchmarks.training_graph import Array
 from superopt import zoo
 from superopt.errors import SuperoptError
-from superopt.journeys.training import settings_from, train_graph
+from superopt.journeys.training import train_graph
 from superopt.optimizer.cost.runtime import LoadedModel
 from superopt.optimizer.training.running import DataInput, Step
+from superopt.step_options import StepSettings
 
 OURS, TORCH, COMPILED, JAX, FORWARD = "superopt", "PyTorch", "torch.compile", "JAX", "forward pass"
 PEERS = (TORCH, COMPILED, JAX)
@@ -87,7 +88,7 @@ def measured(request: Request) -> Row:
     try:
         zoo.save(request.network, model, batch=request.batch, seed=_SEED)
         options = {"optimizer": "adamw", "learning_rate": _RATE, "dropout": "off"}
-        built = train_graph(model, settings_from(options))
+        built = train_graph(model, StepSettings.from_json(options))
         built.save(step)
         return _raced(request, model, step, built.parameters())
     finally:

@@ -8,7 +8,8 @@ from dataclasses import asdict, replace
 from typing import cast
 
 from superopt.option import MOST_CHARACTERS, MOST_ENTRIES, Mismatch, Option, Surface
-from superopt.options import DEFAULTS, OptionTable, mismatches, offered
+from superopt.option_table import OptionTable
+from superopt.options import DEFAULTS, offered, wrong_options
 from superopt.server.http.problems import Problem, sentence
 from superopt.server.problem_types import ProblemType
 from superopt.server.settings import Settings
@@ -52,7 +53,12 @@ def options_schema(settings: Settings) -> dict[str, object]:
 def option_fields(settings: Settings) -> list[dict[str, object]]:
     """The options as form fields for the page."""
     table = service_options(settings).values()
-    return [{name: value for name, value in asdict(one).items() if name != "surfaces"} for one in table]
+    return [_form_field(one) for one in table]
+
+
+def _form_field(option: Option) -> dict[str, object]:
+    own = {name: value for name, value in asdict(option).items() if name != "surfaces"}
+    return {**own, "members": [_form_field(member) for member in option.members]}
 
 
 def parse_options(text: bytes, settings: Settings, *, has_cluster: bool) -> JsonObject:
@@ -65,7 +71,7 @@ def parse_options(text: bytes, settings: Settings, *, has_cluster: bool) -> Json
         raise Problem(ProblemType.OPTIONS, f"options: not JSON: {error}") from error
     table = service_options(settings)
     found = (
-        mismatches(table, cast("JsonObject", content), is_cluster=has_cluster)
+        wrong_options(table, cast("JsonObject", content), is_cluster=has_cluster)
         if isinstance(content, dict)
         else [Mismatch("", "an object", content)]
     )
@@ -84,6 +90,8 @@ def _schema(option: Option) -> dict[str, object]:
     match option.kind:
         case "number" | "integer":
             schema: dict[str, object] = {"type": option.kind, **bounds}
+            if option.word:
+                schema = {"anyOf": [schema, {"const": option.word}]}
         case "flag":
             schema = {"type": "boolean"}
         case "names":
@@ -92,6 +100,9 @@ def _schema(option: Option) -> dict[str, object]:
             size = {"type": "integer", **bounds}
             most = {"propertyNames": _NAME, "maxProperties": MOST_ENTRIES}
             schema = {"type": "object", "additionalProperties": size, **most}
+        case "settings":
+            members = {member.name: _schema(member) for member in option.members}
+            schema = {"type": "object", "additionalProperties": False, "properties": members}
         case _:
             schema = {"type": "string", **({"enum": names} if names else {"pattern": option.pattern})}
     if option.optional:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Flag, auto
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
@@ -13,8 +13,9 @@ from typing import Literal, TypeAlias, cast
 MOST_CHARACTERS, MOST_ENTRIES = 1000, 2_000
 """The longest text, and the most names or sizes that one option may have."""
 
-Kind: TypeAlias = Literal["number", "integer", "text", "names", "sizes", "file", "flag"]
-"""The kinds of values; ``sizes`` are whole numbers by name, a ``flag`` is true or false."""
+Kind: TypeAlias = Literal["number", "integer", "text", "names", "sizes", "file", "flag", "settings"]
+"""The kinds of values; ``sizes`` are whole numbers by name, a ``flag`` is true or false, ``settings`` are
+options of their own by name."""
 
 _NUMBERS = {"number": "a number", "integer": "a whole number", "sizes": "a whole number"}
 _NAME = f"a text of 1 to {MOST_CHARACTERS} characters"
@@ -63,7 +64,8 @@ class Mismatch:
 @dataclass(frozen=True, slots=True)
 class Option:
     """What an option means and may be. Bounds hold for numbers and for every size, the ``pattern`` for text;
-    ``word`` is a text that is allowed in place of sizes; ``unset`` says what None and nothing mean. The last
+    ``word`` is a text that is allowed in place of numbers; ``unset`` says what None and nothing mean;
+    ``members`` are what settings consist of. The last
     fields are those of the declaration in ``Options``: ``name`` is that in JSON, with dashes that of the
     flag, ``field`` that in Python.
     """
@@ -77,6 +79,7 @@ class Option:
     most: float | None = None
     pattern: str = ""
     word: str = ""
+    members: tuple[Option, ...] = ()
     surfaces: Surface = Surface.EVERYWHERE
     name: str = ""
     field: str = ""
@@ -92,6 +95,11 @@ class Option:
         return f"{self.help}: {alone}{others}." if self.choices else f"{self.help}."
 
     @property
+    def flag(self) -> str:
+        """The flag of the command line."""
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
     def bounds(self) -> str:
         """Between what a number is, in words."""
         limits = {"above": self.above, "at least": self.least, "at most": self.most}
@@ -101,6 +109,8 @@ class Option:
     @property
     def noun(self) -> str:
         """What one value is, in words."""
+        if self.kind == "settings":
+            return "an object of settings by name"
         if self.kind not in _NUMBERS:
             name = f"a name that matches {self.pattern}" if self.pattern else _NAME
             return {"file": "the path of a file", "flag": "true or false"}.get(self.kind, name)
@@ -125,6 +135,8 @@ class Option:
                 )
         elif self.kind in ("sizes", "names"):
             yield from self._several(value)
+        elif self.kind == "settings":
+            yield from self._members(value)
         elif not self._is_one(value):
             yield Mismatch(self.name, self.noun, value)
 
@@ -159,6 +171,18 @@ class Option:
                 yield Mismatch(self.name, _NAME, name)
             elif not self._is_one(one):
                 yield Mismatch(f"{self.name}.{name}", self.noun, one)
+
+    def _members(self, value: object) -> Iterator[Mismatch]:
+        if not isinstance(value, Mapping):
+            yield Mismatch(self.name, self.noun, value)
+            return
+        members = {member.name: member for member in self.members}
+        for name, one in cast("Mapping[str, object]", value).items():
+            if name not in members:
+                yield Mismatch(self.name, f"settings among {', '.join(sorted(members))}", name)
+                continue
+            for wrong in members[name].mismatches(one, is_cluster=False):
+                yield replace(wrong, place=f"{self.name}.{wrong.place}")
 
     def _is_one(self, value: object) -> bool:
         if self.kind == "file":

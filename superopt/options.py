@@ -8,26 +8,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, cast, get_args, get_type_hints
+from typing import Annotated, Literal, cast
 
-from superopt.errors import InvalidOptionError
-from superopt.option import Choice, Kind, Mismatch, Option, Surface
+from superopt.option import Choice, Mismatch, Option, Surface
+from superopt.option_table import REPEATED, OptionTable, declared, mismatches, require
+from superopt.step_options import STEP_OPTIONS
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-_KINDS: Mapping[object, Kind] = {
-    float: "number",
-    int: "integer",
-    str: "text",
-    Path: "file",
-    bool: "flag",
-}
-_REPEATED: Mapping[object, Kind] = {tuple[str, ...]: "names", Mapping[str, int]: "sizes"}
+TRAINING = "training"
+"""The objective of a training step."""
 _LARGEST = 2**63 - 1
 MOST_THREADS = 4 * (os.cpu_count() or 1)
 """More threads than four for each logical core only wait for each other."""
@@ -41,7 +32,7 @@ _OBJECTIVES = (
     Choice("memory", "tensors that are alive at once"),
     Choice("traffic", "bytes read and written"),
     Choice("launches", "kernels that the runtime starts"),
-    Choice("training", "the time of one training step", device=False, cluster=True),
+    Choice("training", "the time of one step of its training", cluster=True),
 )
 _SEARCHES = (
     Choice("auto", "what suits the size of the model", cluster=True),
@@ -63,7 +54,12 @@ _FP16 = "Convert weights and tensors to float16 where that is equal within 1e-2 
 _EXTERNAL = "Write weights to a file beside the model, OUT.data, whatever their size"
 _OPSET = "Convert the model to this version of the standard operators before optimising"
 _OLDEST_OPSET = 7
+_TRAINING = "How the training step is built that objective training optimises, as superopt train-graph does"
 _CLUSTER = "Plan for these devices: a description's file, or a known machine as dgx-h100:4"
+
+
+_SETTINGS = tuple(one for name, one in STEP_OPTIONS.items() if name != "freeze")
+"""The settings of the step that an optimization builds; sizes are those of its option ``freeze``."""
 
 
 def _no_dims() -> Mapping[str, int]:
@@ -128,6 +124,9 @@ class Options:
     external_data: Annotated[
         bool, Option(_EXTERNAL, unset="above 2 GB, or as the model has", surfaces=Surface.COMMAND_LINE)
     ] = False
+    training: Annotated[
+        Mapping[str, object] | None, Option(_TRAINING, unset="those of train-graph", members=_SETTINGS)
+    ] = None
     cluster: Annotated[str | None, Option(_CLUSTER, unset="one device", surfaces=_HERE)] = None
     samples: Annotated[int, Option("Inputs to check with", least=1, surfaces=_NOWHERE)] = 4
     patience: Annotated[
@@ -137,12 +136,17 @@ class Options:
 
     def __post_init__(self) -> None:
         values = {name: cast("object", getattr(self, option.field)) for name, option in OPTIONS.items()}
-        require(mismatches(OPTIONS, values, is_cluster=self.cluster is not None))
+        require(wrong_options(OPTIONS, values, is_cluster=self.cluster is not None))
+
+    @property
+    def builds_step(self) -> bool:
+        """Whether the training step of the model is optimised in its place."""
+        return self.objective == TRAINING and self.cluster is None
 
     @classmethod
     def from_json(cls, values: Mapping[str, object]) -> Options:
         """The options by their names in JSON; raises InvalidOptionError."""
-        require(mismatches(OPTIONS, values, is_cluster=values.get("cluster") is not None))
+        require(wrong_options(OPTIONS, values, is_cluster=values.get("cluster") is not None))
         parsed = {OPTIONS[name].field: OPTIONS[name].parsed(value) for name, value in values.items()}
         return cls(**parsed)  # pyright: ignore[reportArgumentType]
 
@@ -172,28 +176,6 @@ def _jsonable(value: object) -> object:
     return str(value) if isinstance(value, Path) else value
 
 
-OptionTable: TypeAlias = "Mapping[str, Option]"
-
-
-def declared(settings: type[DataclassInstance]) -> OptionTable:
-    """The options that are the fields of a dataclass, by their names in JSON."""
-    hints = get_type_hints(settings, include_extras=True)
-    return {option.name: option for option in (_option(one, hints[one.name]) for one in fields(settings))}
-
-
-def _option(declaration: Field[object], annotated: object) -> Option:
-    hint, option = cast("tuple[object, Option]", get_args(annotated))
-    first = hint if hint in _REPEATED else (*get_args(hint), hint)[0]
-    return replace(
-        option,
-        name=option.name or declaration.name,
-        field=declaration.name,
-        kind=_REPEATED.get(first) or _KINDS[first],
-        optional=NoneType in get_args(hint),
-        default=_no_dims() if declaration.default is MISSING else declaration.default,
-    )
-
-
 OPTIONS: OptionTable = declared(Options)
 """All options by their names in JSON."""
 
@@ -204,27 +186,26 @@ PYTHON_OPTIONS: OptionTable = {one.field: replace(one, name=one.field) for one i
 
 def require_python(values: Mapping[str, object]) -> None:
     """Raises InvalidOptionError for the first wrong one of values by their names in Python."""
-    require(mismatches(PYTHON_OPTIONS, values, is_cluster=values.get("cluster") is not None))
+    require(wrong_options(PYTHON_OPTIONS, values, is_cluster=values.get("cluster") is not None))
+
+
+def wrong_options(
+    table: OptionTable, values: Mapping[str, object], *, is_cluster: bool
+) -> Iterator[Mismatch]:
+    """Everything that is wrong with values by their names in JSON, alone and together."""
+    yield from mismatches(table, values, is_cluster=is_cluster)
+    if values.get("training") is None:
+        return
+    objective = values.get("objective", table["objective"].default)
+    if objective != TRAINING:
+        yield Mismatch("training", f"no settings, or objective {TRAINING}", objective)
+    elif is_cluster:
+        yield Mismatch("training", "no settings with a cluster, or a step as the model", values["training"])
 
 
 def offered(surface: Surface) -> OptionTable:
     """The options that are offered there."""
     return {name: option for name, option in OPTIONS.items() if surface in option.surfaces}
-
-
-def mismatches(table: OptionTable, values: Mapping[str, object], *, is_cluster: bool) -> Iterator[Mismatch]:
-    """Everything that is wrong with values by their names in JSON."""
-    for name, value in values.items():
-        if name in table:
-            yield from table[name].mismatches(value, is_cluster=is_cluster)
-        else:
-            yield Mismatch("", f"options among {', '.join(sorted(table))}", name)
-
-
-def require(found: Iterable[Mismatch]) -> None:
-    """Raises InvalidOptionError for the first mismatch, if there is one."""
-    for mismatch in found:
-        raise InvalidOptionError(str(mismatch))
 
 
 def options_table() -> str:
@@ -234,12 +215,14 @@ def options_table() -> str:
     rows = ["| flag | JSON | Python | default | may be | what |", "|---|---|---|---|---|---|"]
     for option in (one for one in OPTIONS.values() if one.surfaces):
         offers = {
-            Surface.COMMAND_LINE: f"`--{option.name.replace('_', '-')}`",
+            Surface.COMMAND_LINE: f"`{option.flag}`",
             Surface.HTTP: f"`{option.name}`",
             Surface.PYTHON: f"`{option.field}`",
         }
+        if option.members:
+            offers[Surface.COMMAND_LINE] = ", ".join(f"`{member.flag}`" for member in option.members)
         names = " | ".join(name if surface in option.surfaces else "" for surface, name in offers.items())
-        several = "several, each " if option.kind in _REPEATED.values() else ""
+        several = "several, each " if option.kind in REPEATED else ""
         noun = several + replace(option, most=None).noun + option.or_word
         values = ", ".join(map(str, option.choices)) or noun
         default = option.unset or f"`{option.default}`"

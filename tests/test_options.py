@@ -43,6 +43,7 @@ PYTHON = {
     "text": str,
     "names": Sequence[str],
     "sizes": Mapping[str, int],
+    "settings": Mapping[str, object],
     "file": str | Path,
     "flag": bool,
 }
@@ -53,6 +54,7 @@ JSON = {
     "names": "array",
     "sizes": "object",
     "flag": "boolean",
+    "settings": "object",
 }
 
 
@@ -69,21 +71,33 @@ def test_every_field_is_declared_as_an_option() -> None:
         assert option.unset or not option.optional, option.name
 
 
+def _flags(table: Mapping[str, Option]) -> dict[str, Option]:
+    """Settings are flags one by one."""
+    flags = (flag for option in table.values() for flag in option.members or (option,))
+    return {flag.name: flag for flag in flags}
+
+
 def test_the_commands_have_the_options() -> None:
     here, there = _parameters(optimize), _parameters(submit)
     words = {"context", "model", "server", "out", "plan", "portable", "dry_run", "report", "database"}
     words |= {"require_gain", "quiet", "verbose", "table"}
-    assert here.keys() - words - {"as_json"} == offered(Surface.COMMAND_LINE).keys()
-    assert there.keys() - words - {"as_json", "key", "no_wait"} == offered(Surface.HTTP).keys() | {"cluster"}
-    for name, option in offered(Surface.COMMAND_LINE).items():
+    assert here.keys() - words - {"as_json"} == _flags(offered(Surface.COMMAND_LINE)).keys()
+    submitted = _flags(offered(Surface.HTTP))
+    assert there.keys() - words - {"as_json", "key", "no_wait"} == submitted.keys() | {"cluster"}
+    settings = {one.name for one in OPTIONS["training"].members}
+    for name, option in _flags(offered(Surface.COMMAND_LINE)).items():
         for command in (here, there):
             if name not in command:
                 continue
             type_, described = get_args(command[name].annotation)
-            assert type_ == (str | None if option.unit == "bytes" else COMMAND_LINE[option.kind]), name
+            is_text = option.unit == "bytes" or (option.word and option.kind == "number")
+            assert type_ == (str | None if is_text else COMMAND_LINE[option.kind]), name
             assert described.help.startswith(option.description), name
+        if name in settings:
+            assert here[name].default is None, name
+            continue
         assert here[name].default == (option.default or (0 if option.default == 0 else None)), name
-    assert all(there[name].default is None for name in offered(Surface.HTTP))
+    assert all(there[name].default is None for name in submitted)
 
 
 def test_python_has_the_options() -> None:
@@ -123,6 +137,9 @@ def test_the_service_has_the_options() -> None:
         limits = [bounds.get(word) for word in ("minimum", "exclusiveMinimum")]  # type: ignore[attr-defined]
         assert limits == [option.least, option.above], name
     assert not {"inputs", "cluster", "samples", "patience"} & properties.keys()
+    settings = _schema("training")
+    assert settings["properties"].keys() == {one.name for one in OPTIONS["training"].members}  # type: ignore[attr-defined]
+    assert settings["additionalProperties"] is False
 
 
 def test_the_form_has_the_options_of_the_service() -> None:
@@ -152,7 +169,7 @@ def test_the_page_knows_the_defaults() -> None:
 def test_a_service_offers_what_it_can_do() -> None:
     table = service_options(Settings(max_job_seconds=20.0, plans_clusters=False))
     assert (table["budget"].most, table["budget"].default) == (20.0, 20.0)
-    assert "training" not in table["objective"].description
+    assert "with a cluster" not in table["objective"].description
     assert [one.name for one in table["search"].choices] == list(searches())
 
 
@@ -170,7 +187,7 @@ def test_the_strategies_are_those_of_the_optimizer() -> None:
 def test_requests_and_options_are_one(tmp_path: Path) -> None:
     given = Options(
         dims={"batch": 8}, freeze={"rows": 2}, keep=("a", "b"), exclude_rules=("f",), inputs=tmp_path,
-        tolerance=1e-3, seed=3,
+        tolerance=1e-3, seed=3, objective="training", training={"loss": "mse", "trainable": ["w*"]},
     )  # fmt: skip
     request = json.loads(json.dumps(given.to_request()))
     assert Options.from_json(request) == given
@@ -208,6 +225,24 @@ def test_options_are_read_without_what_does_the_work() -> None:
         ({"inline_functions": 1}, "inline_functions: expected true or false, got 1"),
         ({"opset": 6}, "opset: expected a whole number, at least 7, got 6"),
         ({"runtime": "tvm"}, "runtime: expected one of portable, onnxruntime, got 'tvm'"),
+        ({"training": {}}, "training: expected no settings, or objective training, got 'latency'"),
+        (
+            {"objective": "training", "training": {}, "cluster": "p3.8xlarge"},
+            "training: expected no settings with a cluster, or a step as the model, got {}",
+        ),
+        (
+            {"objective": "training", "training": {"optimizer": "lion"}},
+            "training.optimizer: expected one of sgd, .*, got 'lion'",
+        ),
+        (
+            {"objective": "training", "training": {"freeze": {}}},
+            "training: expected settings among accumulate, .*, got 'freeze'",
+        ),
+        ({"objective": "training", "training": "adam"}, "training: expected an object of settings .* 'adam'"),
+        (
+            {"objective": "training", "training": {"schedule": "cosine(3)"}},
+            "training.schedule: expected a name that matches",
+        ),
     ],
 )
 def test_a_bad_value_is_said_with_what_was_expected(values: dict[str, object], message: str) -> None:

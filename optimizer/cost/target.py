@@ -45,11 +45,12 @@ def objective_of(
 ) -> Objective:
     """The objective of that name, which measures nothing after the deadline (monotonic clock). For throughput
     it is latency: a device that runs one inference at a time has the highest throughput at the lowest
-    latency. Raises InvalidOptionError, and InvalidFileError for a damaged profile."""
+    latency; so it is for training, where the model is the step. Raises InvalidOptionError, and
+    InvalidFileError for a damaged profile."""
     match name:
-        case "latency" | "throughput" if target.prefix is not None:
+        case "latency" | "throughput" | "training" if target.prefix is not None:
             return Recorded(store if target.costs is None else target.costs, target.prefix)
-        case "latency" | "throughput":
+        case "latency" | "throughput" | "training":
             return Latency(store, threads, target.provider, deadline)
         case "flops":
             return Flops()

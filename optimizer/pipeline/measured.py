@@ -329,4 +329,4 @@ def _minimal_ratio(start: GraphCost, objective: str) -> float:
     """Required speed-up of a rewritten model: none if the original exceeds the memory limit."""
     if start.penalty:
         return 0.0
-    return 1.0 if objective in ("latency", "throughput") else 0.99
+    return 1.0 if objective in ("latency", "throughput", "training") else 0.99

@@ -278,7 +278,8 @@ class Report:
     of the costs, None for a cluster. ``suspects`` are rules that changed outputs and were therefore not
     used, ``bodies`` what was done to each body of the model's nodes. ``inventory`` is what the model consists
     of, None for a cluster and where there was no time to count; ``conversions`` are those that were tried
-    after the search."""
+    after the search; ``training`` is the step that was built and optimised in place
+    of the model."""
 
     model: ModelSummary
     options: Mapping[str, object]
@@ -302,6 +303,7 @@ class Report:
     bodies: tuple[BodySummary, ...] = ()
     inventory: Inventories | None = None
     conversions: Conversions | None = None
+    training: Mapping[str, object] | None = None
 
     def to_json(self) -> dict[str, object]:
         """The report as JSON values, schema 1."""
@@ -327,6 +329,7 @@ class Report:
             "memory": None if self.memory is None else asdict(self.memory),
             "returned": self.returned,
             "why": self.why,
+            "training": None if self.training is None else dict(self.training),
             "bodies": [body.to_json() for body in self.bodies],
             "rejected": [rejection.to_json() for rejection in self.rejected],
             "explanation": None if self.explanation is None else self.explanation.to_json(),

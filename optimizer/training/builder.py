@@ -52,11 +52,6 @@ class _Held:
     of: str | None
 
 
-def decimal(number: float) -> Fraction:
-    """The shortest decimal fraction that rounds to the number, so that 0.1 is 1/10."""
-    return Fraction(str(number))
-
-
 class StepBuilder:
     """Adds nodes to a graph, and collects the inputs, constants and states that they need.
 

@@ -18,14 +18,8 @@ from superopt.ops.elementwise import Add, Divide, Multiply, Subtract
 from superopt.ops.order import Absolute, Maximum
 from superopt.ops.reduction import ReduceSum
 from superopt.ops.selection import Equal, LogicalNot, Select
-from superopt.optimizer.training.builder import SCALAR, StepBuilder, decimal
-from superopt.optimizer.training.settings import (
-    COTANGENTS,
-    CROSS_ENTROPY,
-    MEAN_ABSOLUTE,
-    MEAN_SQUARE,
-    LossSettings,
-)
+from superopt.optimizer.training.builder import SCALAR, StepBuilder
+from superopt.step_options import COTANGENTS, CROSS_ENTROPY, MEAN_ABSOLUTE, MEAN_SQUARE, LossSettings, decimal
 
 LABELS, TARGETS = "labels", "targets"
 """The inputs with class numbers (int64), and with numbers of the prediction's type and shape."""

@@ -10,9 +10,10 @@ from superopt.ir.graph import Value
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.activation import Tanh
 from superopt.ops.elementwise import Add, Divide, Multiply, Scale, Sqrt, Subtract
-from superopt.optimizer.training.builder import SCALAR, StepBuilder, decimal
+from superopt.optimizer.training.builder import SCALAR, StepBuilder
 from superopt.optimizer.training.description import Role
-from superopt.optimizer.training.settings import UpdateSettings
+from superopt.optimizer.training.schedules import parse_schedule
+from superopt.step_options import UpdateSettings, decimal
 
 LEARNING_RATE = "learning_rate"
 """The input with the learning rate, a 0-d float32."""
@@ -47,7 +48,7 @@ class Rates:
         return builder.apply(Divide(), builder.scaled(half, 2), builder.shifted(half, 1))
 
     def _learning_rate(self, settings: UpdateSettings) -> Value:
-        builder, rate, schedule = self._builder, settings.base_rate, settings.parsed_schedule
+        builder, rate, schedule = self._builder, settings.base_rate, parse_schedule(settings.schedule)
         if rate is not None and schedule.is_constant:
             return builder.number(rate, self._element)
         if rate is not None:

@@ -17,13 +17,9 @@ from superopt.ops.elementwise import Add, Multiply
 from superopt.ops.order import Clip, Minimum
 from superopt.ops.reduction import Exp
 from superopt.ops.selection import Equal
-from superopt.optimizer.training.builder import SCALAR, Number, StepBuilder, decimal
+from superopt.optimizer.training.builder import SCALAR, Number, StepBuilder
 from superopt.optimizer.training.description import Role
-
-SCHEDULES = (
-    "constant[:warmup=W], linear:warmup=W,total=T, cosine:warmup=W,total=T,end=E, step:every=N,factor=F"
-)
-"""The schedules that ``parse_schedule`` reads. W and T count updates; E and F are shares of the base rate."""
+from superopt.step_options import SCHEDULES, decimal
 
 _SINE_TERMS = 9
 """Terms of the Taylor series of sin, which is then exact to 5e-14 up to pi/2."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Literal, cast
+from dataclasses import dataclass
+from typing import Literal, cast
 
 from superopt.domains import Array
 from superopt.equations.adjoints import Adjoint
@@ -17,6 +18,7 @@ from superopt.onnx_io.extending import Extension, derived, extend, skeleton
 from superopt.onnx_io.freezing import freeze, open_axes
 from superopt.onnx_io.functions import with_functions_inlined
 from superopt.onnx_io.parameters import overridable_parameters
+from superopt.onnx_io.protos import dtype_of
 from superopt.onnx_io.running_statistics import NEXT, Statistic
 from superopt.onnx_io.training_mode import ForwardSettings, in_training_mode
 from superopt.ops import Opaque
@@ -35,82 +37,24 @@ from superopt.optimizer.training.description import (
 )
 from superopt.optimizer.training.losses import add_cotangents, add_loss
 from superopt.optimizer.training.reverse import differentiate, may_vary
-from superopt.optimizer.training.settings import COTANGENTS, RATE_INPUT, LossSettings, UpdateSettings
-from superopt.optimizer.training.updates import AddedUpdates, add_updates
-from superopt.option import Choice, Option
-from superopt.options import OptionTable, declared
+from superopt.optimizer.training.updates import MICROSTEP, STEP, AddedUpdates, add_updates
+from superopt.step_options import COTANGENTS, RATE_INPUT, StepSettings, UpdateSettings
 
 LOSS = "loss"
 """The output with the loss."""
 
-STEP, SEED = "step", "seed"
-
-_BATCH_NORM = (
-    Choice("global", "statistics of the whole batch"),
-    Choice("local", "statistics of the part of the batch that a device has"),
-    Choice("frozen", "running statistics, which stay as they are"),
-)
-_SWITCH = (Choice("on", "masks drawn anew for every step"), Choice("off", "no masks"))
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSettings:
-    """What of the model is trained, and how its forward pass differs from inference."""
-
-    prediction: Annotated[
-        str | None, Option("The output that the loss compares", unset="the first floating-point output")
-    ] = None
-    trainable: Annotated[
-        tuple[str, ...], Option("Train parameters with a name of this form", unset="all parameters")
-    ] = ()
-    frozen: Annotated[tuple[str, ...], Option("Keep parameters with a name of this form", unset="none")] = ()
-    freeze: Annotated[
-        Mapping[str, int],
-        Option("Train at this size of an open dimension, as in batch=32", least=1, unset="all stay open"),
-    ] = field(default_factory=dict[str, int])
-    batch_norm: Annotated[str, Option("Statistics of batch normalisation", _BATCH_NORM)] = "global"
-    running_variance: Annotated[
-        str,
-        Option(
-            "Divisor of running variances",
-            (Choice("n", "the number of elements, as ONNX"), Choice("n-1", "one less, as PyTorch")),
-        ),
-    ] = "n"
-    dropout: Annotated[str, Option("Dropout", _SWITCH)] = "on"
-
-    @property
-    def forward(self) -> ForwardSettings:
-        """The settings of the forward pass."""
-        return ForwardSettings(
-            batch_norm=cast("Literal['global', 'local', 'frozen']", self.batch_norm),
-            dropout=cast("Literal['on', 'off']", self.dropout),
-            unbiased_statistics=self.running_variance == "n-1",
-            step=STEP,
-            seed=SEED,
-        )
-
-
-MODEL_OPTIONS: OptionTable = declared(ModelSettings)
-"""The options by their names in JSON."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepSettings:
-    """A training step: the model, the loss, the updates."""
-
-    model: ModelSettings = field(default_factory=ModelSettings)
-    loss: LossSettings = field(default_factory=LossSettings)
-    update: UpdateSettings = field(default_factory=UpdateSettings)
+SEED = "seed"
 
 
 @dataclass(frozen=True)
 class BuiltStep:
-    """A training step as a model. ``adjoints`` counts the instances of adjoint statements by name;
-    ``unreached`` are parameters that do not affect the loss and stay constants; ``notes`` are sentences for
-    the user."""
+    """A training step as a model. ``state_bytes`` are the sizes of states by input, ``adjoints`` counts the
+    instances of adjoint statements by name; ``unreached`` are parameters that do not affect the loss and stay
+    constants; ``notes`` are sentences for the user."""
 
     model: LoweredModel
     description: StepDescription
+    state_bytes: Mapping[str, int]
     adjoints: Mapping[str, int]
     forward_nodes: int
     unreached: tuple[str, ...]
@@ -202,7 +146,7 @@ class _Step:
     def _forward(self, frozen: tuple[str, ...]) -> _Forward:
         chosen = self._settings.model
         proto, names = overridable_parameters(skeleton(self._source), chosen.trainable or ("*",), frozen)
-        trained = in_training_mode(proto, chosen.forward)
+        trained = in_training_mode(proto, _forward_settings(self._settings))
         proto = with_definitions(trained.model)
         lifted = lift(derived(self._source, proto))
         inputs = _inputs(lifted.graph)
@@ -274,7 +218,13 @@ class _Step:
         )
         model = extend(lifted, graph, extension)
         return BuiltStep(
-            model, description, used, len(lifted.source.proto.graph.node), unreached, forward.notes
+            model,
+            description,
+            {state.input: _bytes(graph, state.input) for state in description.states},
+            used,
+            len(lifted.source.proto.graph.node),
+            unreached,
+            forward.notes,
         )
 
     def _description(self, forward: _Forward, updates: AddedUpdates, graph: Graph) -> StepDescription:
@@ -336,6 +286,13 @@ def _inputs(graph: Graph) -> Mapping[str, Value]:
     return found
 
 
+def _bytes(graph: Graph, name: str) -> int:
+    """The size of an input of known sizes."""
+    type_ = graph.type_of(_inputs(graph)[name])
+    assert isinstance(type_, TensorType), "a state"
+    return dtype_of(type_.element).itemsize * math.prod(size for size in type_.shape if isinstance(size, int))
+
+
 def _require_free(outputs: Iterable[str], lifted: LiftedModel) -> None:
     """Raises InvalidModelError for an output of the step with the name of an input or initialiser."""
     graph = lifted.source.proto.graph
@@ -371,4 +328,17 @@ def _total(editor: GraphEditor, terms: list[Value]) -> Value:
     return total
 
 
-__all__ = ["MODEL_OPTIONS", "BuiltStep", "ModelSettings", "StepSettings", "build_step"]
+def _forward_settings(settings: StepSettings) -> ForwardSettings:
+    chosen = settings.model
+    return ForwardSettings(
+        batch_norm=cast("Literal['global', 'local', 'frozen']", chosen.batch_norm),
+        dropout=cast("Literal['on', 'off']", chosen.dropout),
+        unbiased_statistics=chosen.running_variance == "n-1",
+        step=STEP,
+        seed=SEED,
+        calls_per_step=settings.update.accumulate,
+        microstep=MICROSTEP,
+    )
+
+
+__all__ = ["BuiltStep", "build_step"]

@@ -18,10 +18,10 @@ from superopt.onnx_io.protos import dtype_of
 from superopt.ops.elementwise import Add, Divide, Multiply, Scale, Sqrt, Subtract
 from superopt.ops.order import Minimum
 from superopt.ops.selection import Equal
-from superopt.optimizer.training.builder import SCALAR, NewState, StepBuilder, decimal
+from superopt.optimizer.training.builder import SCALAR, NewState, StepBuilder
 from superopt.optimizer.training.description import Role
 from superopt.optimizer.training.optimizers import OPTIMIZERS, Operands, Optimizer, Rates
-from superopt.optimizer.training.settings import UpdateSettings
+from superopt.step_options import UpdateSettings, decimal
 
 STEP, MICROSTEP = "step", "microstep"
 """Counters from 1: of updates, and of the calls that make one update."""

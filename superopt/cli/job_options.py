@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ import typer
 from superopt.cli.output import destination
 from superopt.errors import InvalidOptionError
 from superopt.option import Kind, Option, Surface
+from superopt.option_table import REPEATED
 from superopt.options import offered
 
 OptionalOutputOption: TypeAlias = Annotated[
@@ -44,7 +45,6 @@ _TYPES: Mapping[Kind, object] = {
     "file": Path | None,
     "flag": bool | None,
 }
-_REPEATED = ("names", "sizes")
 _UNITS = {"": 1, "B": 1, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
@@ -54,16 +54,37 @@ def with_options(options: Sequence[Option], command: Command) -> Command:
     signature = inspect.signature(command, eval_str=True)
 
     def run(**arguments: object) -> None:
-        values = {option.name: _read(option, arguments.pop(option.name)) for option in options}
-        command(given={name: value for name, value in values.items() if value is not None}, **arguments)
+        command(given=_given(options, arguments), **arguments)
 
     parameters: list[inspect.Parameter] = []
     for parameter in signature.parameters.values():
-        added = map(_parameter, options) if parameter.name == "given" else (parameter,)
+        flags = [flag for option in options for flag in _flags(option)]
+        added = map(_parameter, flags) if parameter.name == "given" else (parameter,)
         parameters += [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in added]
     run.__doc__ = command.__doc__
     vars(run)["__signature__"] = signature.replace(parameters=parameters)
     return run
+
+
+def _flags(option: Option) -> Sequence[Option]:
+    """The options that are flags of their own: settings are given one by one."""
+    if not option.members:
+        return (option,)
+    return [
+        replace(one, default=None, optional=True, unset=one.unset or str(one.default))
+        for one in option.members
+    ]
+
+
+def _given(options: Iterable[Option], arguments: dict[str, object]) -> dict[str, object]:
+    """Takes what was given out of the arguments; settings are given one by one."""
+    values: dict[str, object] = {}
+    for option in options:
+        if option.members:
+            values[option.name] = _given(option.members, arguments) or None
+        else:
+            values[option.name] = _read(option, arguments.pop(option.name))
+    return {name: value for name, value in values.items() if value is not None}
 
 
 _HERE = offered(Surface.COMMAND_LINE)
@@ -77,14 +98,14 @@ takes_submitted_options = partial(with_options, _THERE)
 
 
 def _parameter(option: Option) -> inspect.Parameter:
-    type_ = list[str] | None if option.kind in _REPEATED else _TYPES.get(option.kind, str | None)
+    type_ = list[str] | None if option.kind in REPEATED else _TYPES.get(option.kind, str | None)
     unset = f" Default: {option.unset}." if option.optional else ""
     flags = (f"--{option.name.replace('_', '-')}",) if option.kind == "flag" else ()
     described = typer.Option(*flags, help=f"{option.description}{unset}", metavar=option.unit.upper() or None)
     annotation = Annotated[str | None if option.unit == "bytes" else type_, described]
     if option.word and option.kind == "number":
         annotation = Annotated[str | None, described]
-    default = None if option.kind in _REPEATED else option.default
+    default = None if option.kind in REPEATED else option.default
     return inspect.Parameter(
         option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
     )

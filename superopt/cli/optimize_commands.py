@@ -6,6 +6,7 @@ This process parses options and prints the result and imports little; the work r
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -161,17 +162,19 @@ def replay(
     """Apply a recorded trace again. Unverified rules and models that are not equivalent are rejected."""
     from superopt.journeys import replay as recording
     from superopt.journeys.report_files import read_report
+    from superopt.journeys.training_job import recorded_step
     from superopt.onnx_io import require_destination
 
     output = Output.beside(as_json, out)
     require_destination(out, model)
     recorded = read_report(report)
-    with warned():
-        lowered = recording.replay(model, recorded, database=database)
+    with warned(), tempfile.TemporaryDirectory(prefix="superopt-") as directory:
+        start = recorded_step(model, recorded, Path(directory))
+        lowered = recording.replay(start, recorded, database=database)
         if check:
-            recording.require_equal(model, lowered, recorded, database=database)
-    is_apart = cast("Mapping[str, object]", recorded.get("options") or {}).get("external_data")
-    (lowered.save_with_data if is_apart else lowered.save)(out)
+            recording.require_equal(start, lowered, recorded, database=database)
+        is_apart = cast("Mapping[str, object]", recorded.get("options") or {}).get("external_data")
+        (lowered.save_with_data if is_apart else lowered.save)(out)
     output.document({"path": str(out), "nodes": lowered.node_count})
     output.line(f"{shown(out)}: {several(lowered.node_count, 'node')}")
 

@@ -14,7 +14,7 @@ from typing import cast
 from superopt.cli.body_views import bodies_in_brief, print_bodies
 from superopt.cli.inventory_views import print_changes, print_table
 from superopt.cli.logs import recorded
-from superopt.cli.outcome_views import outcome_pairs, written_pairs
+from superopt.cli.outcome_views import outcome_pairs, training_pairs, written_pairs
 from superopt.cli.output import Output, several
 from superopt.cli.plan_views import print_plan
 from superopt.cli.run_progress import Loudness
@@ -98,6 +98,7 @@ def _print_summary(report: Report, document: JsonObject, output: Output, warning
         "model": f"{model.name}: {several(model.nodes_before, 'node')}, "
         f"{len(model.opaque)} opaque{computing}{replaceable}",
         **frozen_pairs(asdict(model)),
+        **training_pairs(report.training),
         "rules": f"{report.rules.loaded} loaded, {report.rules.matched} matched, "
         f"{report.rules.applied} applied",
         **size_pairs(report.sizes.to_json()),

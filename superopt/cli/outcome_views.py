@@ -57,6 +57,20 @@ def _rejected(rejected: Mapping[str, object]) -> str:
     return f"the model {_variant(rejected)}, because {why.removeprefix(_EQUAL)}"
 
 
+def training_pairs(section: object) -> dict[str, object]:
+    """The summary line from a report's ``training``; none where no step was built."""
+    training = cast("Mapping[str, object]", section or {})
+    if not training:
+        return {}
+    states = cast("Sequence[Mapping[str, object]]", training["states"])
+    parameters = sum(1 for state in states if state["role"] == "parameter")
+    return {
+        "training": f"a step of {cast('Mapping[str, object]', training['model'])['name']}, built in "
+        f"{training['seconds']:.1f} s: {several(parameters, 'parameter')} by {training['optimizer']}, "
+        f"data {', '.join(cast('Sequence[str]', training['data']))}"
+    }
+
+
 def _variant(rejected: Mapping[str, object]) -> str:
     match cast("Sequence[str]", rejected["rules"]):
         case ():

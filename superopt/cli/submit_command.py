@@ -16,7 +16,7 @@ from superopt.cli.job_options import (
     ReportOption,
     takes_submitted_options,
 )
-from superopt.cli.outcome_views import outcome_pairs
+from superopt.cli.outcome_views import outcome_pairs, training_pairs
 from superopt.cli.output import JsonOption, NoDatabaseOption, Output, several, shown
 from superopt.cli.progress import described
 from superopt.cli.size_views import frozen_pairs, size_pairs
@@ -147,6 +147,7 @@ def _summarise(ended: Optimization, report: Mapping[str, object], output: Output
     pairs: dict[str, object] = {
         "optimization": ended.id,
         **frozen_pairs(report.get("model")),
+        **training_pairs(report.get("training")),
         **size_pairs(report.get("sizes")),
     }
     if ended.reused_from is not None:

@@ -21,6 +21,7 @@ from superopt.cli.output import (
 )
 from superopt.files import require_writable
 from superopt.optimizer.training.description import Role
+from superopt.step_options import STEP_OPTIONS, StepSettings
 
 if TYPE_CHECKING:
     from superopt.journeys.training import StepGraph
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Adds the command."""
-    from superopt.journeys.training import STEP_OPTIONS
-
     command = with_options(tuple(STEP_OPTIONS.values()), write_step)
     app.command("train-graph")(command)
 
@@ -45,12 +44,12 @@ def write_step(
 
     `superopt train` runs the step on samples.
     """
-    from superopt.journeys.training import settings_from, train_graph
+    from superopt.journeys.training import train_graph
 
     del database
     output = Output.beside(as_json, out)
     require_writable(out)
-    settings = settings_from(given)
+    settings = StepSettings.from_json(given)
     built = train_graph(model, settings)
     built.save(out)
     output.document({"step": str(out), **built.document()})

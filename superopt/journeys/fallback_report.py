@@ -89,6 +89,7 @@ def fallback_report(
         "memory": None,
         "returned": "original",
         "why": why,
+        "training": state.get("training"),
         "bodies": [],
         "rejected": [],
         "explanation": None,

@@ -17,10 +17,13 @@ from superopt.files import atomic_path
 from superopt.journeys import in_process as api
 from superopt.journeys.clusters import described_cluster, find_cluster
 from superopt.journeys.report_files import read_report, write_report
+from superopt.journeys.supervision import ORIGINAL
+from superopt.journeys.training_job import built_step
 from superopt.onnx_io import LoweredModel, load_model
 from superopt.onnx_io.detaching import attach, detach
 from superopt.onnx_io.external import LIMIT
 from superopt.optimizer import CancelToken, Progress, Report
+from superopt.optimizer.parallel.topology import Cluster
 from superopt.optimizer.pipeline.report import BYTE_FOR_BYTE, EquivalenceSummary, section_of
 from superopt.optimizer.pipeline.runnable import loads
 from superopt.options import Options
@@ -64,13 +67,26 @@ def optimized(arguments: JsonObject, progress: Tell) -> api.Result:
     """
     path = Path(str(arguments["model"]))
     directory = Path(tempfile.mkdtemp(prefix="superopt-"))  # removed with the scratch directory of the job
+    request = _request(arguments)
+    progress({"known": {"options": request.options.to_json()}})
+    if not request.options.builds_step:
+        return _in_pieces(path, request, directory, progress)
+    step = built_step(path, request.options, directory)
+    progress({"known": {ORIGINAL: str(step.path), "training": step.section}})
+    result = _in_pieces(step.path, request.of_step(), directory, progress)
+    options = request.options.to_json()
+    return replace(result, report=replace(result.report, options=options, training=step.section))
+
+
+def _in_pieces(path: Path, request: _Request, directory: Path, progress: Tell) -> api.Result:
+    """The result for a file, without its weights in memory if they are large."""
     detached = detach(path, directory, _LARGE) if path.is_file() else None
     if detached is None:
-        return _optimized(path, arguments, progress)
+        return _optimized(path, request, progress)
     try:
-        result = _optimized(detached, arguments, progress, given=path)
+        result = _optimized(detached, request, progress, given=path)
     except InvalidModelError:
-        return _optimized(path, arguments, progress)  # messages name the file that the user gave
+        return _optimized(path, request, progress)  # messages name the file that the user gave
     return Attached(result.lowered, _report_of(result.report, path), result.library, path)
 
 
@@ -101,12 +117,25 @@ def _read_plan(plan: str, path: Path, given: Path | None) -> Mapping[str, object
     return {**report, "model": {**model, "sha256": _sha256(path)}}
 
 
-@seldom_collecting()
-def _optimized(path: Path, arguments: JsonObject, progress: Tell, given: Path | None = None) -> api.Result:
-    """The result for the model in a file, which has the weights of the ``given`` one moved elsewhere, if any.
+@dataclass(frozen=True)
+class _Request:
+    """The arguments of a job, read."""
 
-    Sends the description of the model early, for the report that is written if the process dies.
-    """
+    options: Options
+    library: int | None
+    cluster: Cluster | None
+    plan: str | None
+    database: str | None
+    started: float
+
+    def of_step(self) -> _Request:
+        """The same for the step that was built, in which sizes are fixed already."""
+        if isinstance(self.options.freeze, str):
+            return self
+        return replace(self, options=replace(self.options, freeze={}))
+
+
+def _request(arguments: JsonObject) -> _Request:
     options = dict(cast("Mapping[str, object]", arguments["options"]))
     library = cast("int | None", options.pop("library_version", None))
     machine = cast("str | None", arguments.get("machine"))
@@ -114,9 +143,22 @@ def _optimized(path: Path, arguments: JsonObject, progress: Tell, given: Path | 
     cluster = described_cluster(uploaded) if machine is None else find_cluster(machine)
     if cluster is not None:
         options["cluster"] = cluster.name
-    chosen = Options.from_json(options)
-    plan = cast("str | None", arguments.get("plan"))
-    recorded = None if plan is None else _read_plan(plan, path, given)
+    return _Request(
+        Options.from_json(options),
+        library,
+        cluster,
+        cast("str | None", arguments.get("plan")),
+        cast("str | None", arguments["database"]),
+        cast("float", arguments["started"]),
+    )
+
+
+@seldom_collecting()
+def _optimized(path: Path, request: _Request, progress: Tell, given: Path | None = None) -> api.Result:
+    """The result for the model in a file, which has the weights of the ``given`` one moved elsewhere, if any.
+
+    Sends the description of the model early, for the report that is written if the process dies.
+    """
 
     def tell(state: Progress) -> None:
         progress({name: value if _is_json(value) else None for name, value in asdict(state).items()})
@@ -124,16 +166,15 @@ def _optimized(path: Path, arguments: JsonObject, progress: Tell, given: Path | 
     def know(known: JsonObject) -> None:
         progress({"known": known})
 
-    know({"options": chosen.to_json()})
     return api.optimize_with(
         path,
-        chosen,
-        database=cast("str | None", arguments["database"]),
+        request.options,
+        database=request.database,
         progress=tell,
-        started=cast("float", arguments["started"]),
-        library=library,
-        cluster=cluster,
-        plan=recorded,
+        started=request.started,
+        library=request.library,
+        cluster=request.cluster,
+        plan=None if request.plan is None else _read_plan(request.plan, path, given),
         know=know,
         cancel=CancelToken(interrupted=finishing),
     )

@@ -61,6 +61,7 @@ def optimize(
     inline_functions: bool = DEFAULTS.inline_functions,
     cut_inputs: Sequence[str] = DEFAULTS.cut_inputs,
     cut_outputs: Sequence[str] = DEFAULTS.cut_outputs,
+    training: Mapping[str, object] | None = DEFAULTS.training,
     cluster: str | Path | None = DEFAULTS.cluster,
     plan: str | Path | None = None,
     example_inputs: object = None,
@@ -76,7 +77,8 @@ def optimize(
         model: A path, the bytes of a file, an ``onnx.ModelProto``, an ``onnx_ir.Model``, or a
             ``torch.nn.Module`` with its ``example_inputs``.
         objective: What to minimise: ``latency``, ``throughput``, ``flops``, ``memory``, ``traffic``,
-            ``launches``; with a cluster ``latency``, ``throughput``, ``training``.
+            ``launches``, ``training``, which optimises the training step of the model in its place; with a
+            cluster ``latency``, ``throughput``, ``training``.
         target: The device: ``cpu``, ``cuda``, an imported cost profile or the file of one.
         search: The strategy: ``auto``, ``backtracking``, ``regions``, ``beam``; with a cluster ``auto``,
             ``none``.
@@ -100,6 +102,7 @@ def optimize(
         inline_functions: Whether to put the bodies of the model's functions in place of their calls.
         cut_inputs: Tensors that the part of the model begins at that is optimised and returned.
         cut_outputs: Tensors that the part ends at.
+        training: How the training step is built: options of ``superopt train-graph`` by their names in JSON.
         cluster: The file of a cluster description or a known machine, as ``dgx-h100:4``. The result then has
             a plan for all devices, chosen by predicted cost.
         plan: With a cluster, the report whose plan is evaluated in place of a search.
@@ -138,6 +141,7 @@ def optimize(
             "inline_functions": inline_functions,
             "cut_inputs": cut_inputs,
             "cut_outputs": cut_outputs,
+            "training": training,
             "cluster": str(cluster) if isinstance(cluster, Path) else cluster,
         }
     )
@@ -263,4 +267,5 @@ def _fallback(outcome: Outcome, nodes: int) -> Report:
         fusion=(),
         returned="original",
         why=str(outcome.report["why"]),
+        training=values.get("training"),
     )

@@ -21,10 +21,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
-from superopt.errors import INTERNAL_ERROR, InvalidModelError, SuperoptError
+from superopt.errors import INTERNAL_ERROR, InvalidModelError, InvalidOptionError, SuperoptError
 from superopt.files import atomic_path, can_be_read_once, write_atomically
 from superopt.journeys.fallback_report import fallback_report
-from superopt.options import DEFAULTS, OPTIONS, require
+from superopt.option_table import require
+from superopt.options import DEFAULTS, OPTIONS, TRAINING
 from superopt.processes import child
 from superopt.processes.child import JsonObject, ResourceLimits, run_in_child
 from superopt.protobuf_wire import is_model, may_have_external_data
@@ -39,6 +40,9 @@ _PAGE = "superopt.journeys.optimize_job:page"
 
 _FINISHED, _REPORTED = "finished", "reported"
 """Messages of a function that writes reports: its answer, and each report."""
+
+ORIGINAL = "original"
+"""In the state of a job, the file that is optimised in place of its model: the training step of that."""
 
 _DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
 _STANDARD = 2
@@ -282,11 +286,21 @@ def _quarantine(job: Job, state: Mapping[str, object]) -> None:
     quarantine(
         suspects,
         found_by="optimize",
-        model=job.model.name,
-        sha256=_sha256(job.model),
+        model=_subject(job, state).name,
+        sha256=_sha256(_subject(job, state)),
         seed=int(str(job.options.get("seed", DEFAULTS.seed))),
         database=job.database,
     )
+
+
+def _subject(job: Job, state: Mapping[str, object]) -> Path:
+    """The file that is optimised."""
+    return Path(str(state.get(ORIGINAL, job.model)))
+
+
+def _builds_step(job: Job) -> bool:
+    clusters = (job.extras.get("machine"), job.options.get("cluster"))
+    return job.options.get("objective") == TRAINING and clusters == (None, None)
 
 
 def _reason(job: Job, ending: child.Ending, state: Mapping[str, object]) -> tuple[str, bool]:
@@ -314,7 +328,12 @@ def _reason(job: Job, ending: child.Ending, state: Mapping[str, object]) -> tupl
 
 
 def _original(job: Job, state: JsonObject, why: str, is_broken: bool) -> Outcome:  # noqa: FBT001
-    """Writes the original and its reports. Raises InvalidModelError if the original cannot be read."""
+    """Writes the original and its reports. Raises InvalidModelError if the original cannot be read, and
+    InvalidOptionError if it is a training step that was not built."""
+    if ORIGINAL in state:
+        job = replace(job, model=_subject(job, state))
+    elif _builds_step(job):
+        raise InvalidOptionError(f"{job.model.name}: the training step could not be built: {why}")
     try:
         if not is_model(job.model):
             raise InvalidModelError(f"{job.model} is not a valid ONNX file, and reading it took too long")

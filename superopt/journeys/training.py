@@ -11,18 +11,11 @@ from superopt.axioms.loader import load_axioms
 from superopt.errors import IllTypedError, InvalidModelError, UnsupportedError
 from superopt.onnx_io import ModelSource
 from superopt.optimizer.training.description import Role
-from superopt.optimizer.training.settings import LOSS_OPTIONS, UPDATE_OPTIONS, LossSettings, UpdateSettings
 from superopt.optimizer.training.step import (
-    MODEL_OPTIONS,
     BuiltStep,
-    ModelSettings,
     StepSettings,
     build_step,
 )
-from superopt.options import OptionTable, mismatches, require
-
-STEP_OPTIONS: OptionTable = {**LOSS_OPTIONS, **UPDATE_OPTIONS, **MODEL_OPTIONS}
-"""All options of a training step by their names in JSON."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +37,13 @@ class StepGraph:
             "optimizer": description.optimizer,
             "data": list(description.data),
             "states": [
-                {"name": state.name, "role": str(state.role), "of": state.of} for state in description.states
+                {
+                    "name": state.name,
+                    "role": str(state.role),
+                    "of": state.of,
+                    "bytes": self.step.state_bytes[state.input],
+                }
+                for state in description.states
             ],
             "adjoints": [
                 {"rule": name, "count": count} for name, count in sorted(self.step.adjoints.items())
@@ -58,21 +57,6 @@ class StepGraph:
     def parameters(self) -> tuple[str, ...]:
         """The names of the trained parameters."""
         return tuple(state.name for state in self.step.description.with_role(Role.PARAMETER))
-
-
-def settings_from(values: Mapping[str, object]) -> StepSettings:
-    """The settings of a step from options by their names in JSON. Raises InvalidOptionError."""
-    require(mismatches(STEP_OPTIONS, values, is_cluster=False))
-
-    def own(table: OptionTable) -> dict[str, object]:
-        given = {name: value for name, value in values.items() if name in table}
-        return {table[name].field: table[name].parsed(value) for name, value in given.items()}
-
-    return StepSettings(
-        ModelSettings(**own(MODEL_OPTIONS)),  # pyright: ignore[reportArgumentType]
-        LossSettings(**own(LOSS_OPTIONS)),  # pyright: ignore[reportArgumentType]
-        UpdateSettings(**own(UPDATE_OPTIONS)),  # pyright: ignore[reportArgumentType]
-    )
 
 
 def train_graph(model: ModelSource, settings: StepSettings | None = None) -> StepGraph:

@@ -90,6 +90,8 @@ def _per_channel(site: Site, operator: type[BiasAdd] | type[ChannelScale]) -> Va
     if slots is None:
         return None
     data, weight = slots
+    if not all(isinstance(size, int) for size in site.type(weight).shape):
+        return None
     axis = channel_axis(site.type(data), site.type(weight))
     if axis is None:
         return None

@@ -107,10 +107,11 @@ def overridable_parameters(
     _require_stored("trainable", trainable, stored)
     _require_stored("frozen", frozen, stored)
     roles = Roles(copy.graph)
-    states = {value.name for value in copy.graph.output}
+    outputs = {value.name for value in copy.graph.output}
+    states = {value.name for value in copy.graph.input if value.name + NEXT in outputs}
     names: list[str] = []
     for name, tensor in stored.items():
-        if name + NEXT in states or not _matches(name, trainable) or _matches(name, frozen):
+        if name in states or not _matches(name, trainable) or _matches(name, frozen):
             continue
         if name in trainable or roles.is_parameter(tensor, of_layers_only=name in constants):
             _require_trainable(tensor)

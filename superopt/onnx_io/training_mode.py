@@ -49,15 +49,18 @@ BatchNormMode = Literal["global", "local", "frozen"]
 class ForwardSettings:
     """How the forward pass of training differs from inference. ``step`` and ``seed`` are the names of int64
     scalar inputs that dropout reads; they are added, with defaults 1 and 0, where the model has none.
-    ``first_sample`` names a further one, default 0: how many samples of the global batch precede this one.
-    With ``unbiased_statistics`` running variances are updated by N / (N - 1) times the variance of the batch,
-    as PyTorch does; ONNX takes the variance itself."""
+    Where ``calls_per_step`` exceeds 1, masks depend on the number of the call, and a further input
+    ``microstep``, default 1, counts calls within a step. ``first_sample`` names another one, default 0: how
+    many samples of the global batch precede this one. With ``unbiased_statistics`` running variances are
+    updated by N / (N - 1) times the variance of the batch, as PyTorch does; ONNX takes that variance."""
 
     batch_norm: BatchNormMode = "global"
     dropout: Literal["on", "off"] = "on"
     unbiased_statistics: bool = False
     step: str = "step"
     seed: str = "seed"
+    calls_per_step: int = 1
+    microstep: str = "microstep"
     first_sample: str | None = None
 
 
@@ -147,7 +150,7 @@ class _Forward:
     def _writer_of_masks(self, ratios: Sequence[float]) -> Callable[[onnx.NodeProto], None]:
         """Writes the nodes that all masks share; the result writes one dropout after another."""
         settings = self._settings
-        counters = Counters(self._scalar(settings.seed, 0), self._scalar(settings.step, 1))
+        counters = Counters(self._scalar(settings.seed, 0), self._call())
         masks = MaskWriter(self._builder, counters, len(ratios))
         dropouts = DropoutWriter(self._builder, masks, self._types)
         samples = self._samples()
@@ -161,6 +164,17 @@ class _Forward:
                 self._write_identity(node)
 
         return write
+
+    def _call(self) -> str:
+        """The number of the call from 1: the step, or (step - 1) * calls + call within the step."""
+        settings, build = self._settings, self._builder
+        step = self._scalar(settings.step, 1)
+        if settings.calls_per_step == 1:
+            return step
+        call, one = self._scalar(settings.microstep, 1), build.constant("mask_1", np.array(1, np.int64))
+        before = build.add("Sub", [step, one], "mask_call")
+        calls = build.constant("mask_calls", np.array(settings.calls_per_step, np.int64))
+        return build.add("Add", [build.add("Mul", [before, calls], "mask_call"), call], "mask_call")
 
     def _samples(self) -> Samples | None:
         """Where the batch lies in the global batch, if that is an input."""

@@ -10,9 +10,10 @@ import pytest
 from onnx import parser
 
 from superopt.errors import InvalidInputError
-from superopt.journeys.training import settings_from, train_graph
+from superopt.journeys.training import train_graph
 from superopt.optimizer.training.description import Role
 from superopt.optimizer.training.running import Step
+from superopt.step_options import StepSettings
 
 W = "float[4,3] w = {1, -1, 0.5, 2, 0, 1, -1, 1, 1, -2, 0.5, 1}"
 IR = '<ir_version: 8, opset_import: ["" : 18, "my" : 1]>'
@@ -38,6 +39,7 @@ FUNCTION = '<domain: "my", opset_import: ["" : 18]> Act (a) => (r) { q = Tanh(a)
 TRAINED: dict[str, tuple[onnx.ModelProto, dict[str, object]]] = {
     "a hidden tensor named as the loss": (model("loss = MatMul(x, w)  y = Relu(loss)"), {}),
     "a hidden tensor named as a new state": (model('"w.next" = MatMul(x, w)  y = Relu("w.next")'), {}),
+    "an output named as a new state": (model('"w.next" = MatMul(x, w)', outputs='float[n,3] "w.next"'), {}),
     "an output named as an input of the step": (
         model("labels = MatMul(x, w)", outputs="float[n,3] labels"),
         {},
@@ -69,7 +71,7 @@ TRAINED: dict[str, tuple[onnx.ModelProto, dict[str, object]]] = {
 @pytest.mark.parametrize("case", TRAINED.values(), ids=TRAINED.keys())
 def test_a_hard_model_is_trained(case: tuple[onnx.ModelProto, dict[str, object]]) -> None:
     given, options = case
-    built = train_graph(given, settings_from(options)).step
+    built = train_graph(given, StepSettings.from_json(options)).step
     assert [state.name for state in built.description.with_role(Role.PARAMETER)] == ["w"]
     step = Step(built.model.to_bytes(), threads=1)
     before = step.parameters()["w"].copy()
@@ -154,6 +156,6 @@ REFUSED: dict[str, tuple[onnx.ModelProto, dict[str, object], str]] = {
 def test_what_cannot_be_trained_is_said(case: tuple[onnx.ModelProto, dict[str, object], str]) -> None:
     given, options, message = case
     with pytest.raises(InvalidInputError) as refused:
-        train_graph(given, settings_from(options))
+        train_graph(given, StepSettings.from_json(options))
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)

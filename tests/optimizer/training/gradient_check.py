@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from superopt.axioms.loader import load_axioms
 from superopt.equations.adjoints import Adjoint
 from superopt.errors import SuperoptError
-from superopt.optimizer.training.settings import LossSettings, UpdateSettings
-from superopt.optimizer.training.step import ModelSettings, StepSettings, build_step
+from superopt.optimizer.training.step import build_step
+from superopt.step_options import LossSettings, ModelSettings, StepSettings, UpdateSettings
 from tests.onnx_io.kit import session
 from tests.optimizer.training.graph_growth import OPSETS, Grown, Growth, UnfitError
 from tests.optimizer.training.graph_templates import TEMPLATES

@@ -14,8 +14,8 @@ from superopt.ir.graph import GraphEditor, Value
 from superopt.onnx_io import build_model
 from superopt.onnx_io.protos import dtype_of
 from superopt.optimizer.training.losses import add_loss
-from superopt.optimizer.training.settings import LossSettings, UpdateSettings
 from superopt.optimizer.training.updates import AddedUpdates, add_updates
+from superopt.step_options import LossSettings, UpdateSettings
 from tests.onnx_io.kit import session
 
 Arrays = Mapping[str, Array]

@@ -17,8 +17,8 @@ from superopt.errors import InvalidModelError, InvalidOptionError
 from superopt.ir import ElementType, Graph, TensorType, Weight
 from superopt.onnx_io import build_model, lift, load_model
 from superopt.optimizer.training.losses import add_cotangents, add_loss
-from superopt.optimizer.training.settings import LossSettings, UpdateSettings
 from superopt.optimizer.training.updates import add_updates
+from superopt.step_options import LossSettings, UpdateSettings
 from tests.onnx_io.kit import session
 from tests.optimizer.training.kit import Shape, given, loss_of
 

@@ -16,8 +16,8 @@ from superopt.errors import InvalidModelError, InvalidOptionError, SuperoptError
 from superopt.onnx_io import ModelSource, lift, load_model
 from superopt.optimizer.training.description import Role, read_description
 from superopt.optimizer.training.running import Step
-from superopt.optimizer.training.settings import LossSettings, UpdateSettings
-from superopt.optimizer.training.step import BuiltStep, ModelSettings, StepSettings, build_step
+from superopt.optimizer.training.step import BuiltStep, build_step
+from superopt.step_options import LossSettings, ModelSettings, StepSettings, UpdateSettings
 from superopt.zoo import datasets
 from tests.optimizer.training import jax_oracle
 
@@ -94,6 +94,31 @@ def test_losses_and_parameters_are_those_of_jax(name: str, samples: Callable[[],
     assert trained.keys() <= parameters.keys()
     for label, array in trained.items():
         np.testing.assert_allclose(array, parameters[label], rtol=1e-3, atol=1e-5, err_msg=label)
+
+
+def dropping() -> onnx.ModelProto:
+    """The loss depends on which elements are kept."""
+    ratio = np.array(0.5, np.float32)
+    nodes = [
+        helper.make_node("Dropout", ["x", "ratio"], ["d"], name="drop"),
+        helper.make_node("Mul", ["d", "w"], ["y"], name="scaled"),
+    ]
+    weights = {"ratio": ratio, "w": np.ones(256, np.float32)}
+    return model_of(nodes, weights, {"x": (1, 256)}, {"y": (1, 256)})
+
+
+def test_every_call_draws_its_own_masks() -> None:
+    """Those that make one update, too; the number of a call decides, however many make an update."""
+    x = np.random.default_rng(0).uniform(size=(1, 256)).astype(np.float32)
+    batch = {"x": x, "targets": np.zeros((1, 256), np.float32)}
+    drawn: list[list[float]] = []
+    for calls in (1, 2, 3):
+        update = UpdateSettings("sgd", learning_rate=0.0, accumulate=calls)
+        settings = StepSettings(ModelSettings(trainable=("w",)), LossSettings("l1"), update)
+        step = Step(built(dropping(), settings).model.to_bytes(), threads=1)
+        drawn.append([step.run(batch) for _ in range(6)])
+    assert len(set(drawn[0])) == 6
+    assert drawn[0] == drawn[1] == drawn[2]
 
 
 def test_names_states_and_metadata() -> None:

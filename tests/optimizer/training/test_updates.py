@@ -12,8 +12,8 @@ from superopt.domains import Array
 from superopt.errors import InvalidModelError, InvalidOptionError
 from superopt.ir import ElementType, Graph
 from superopt.optimizer.training.schedules import parse_schedule
-from superopt.optimizer.training.settings import UpdateSettings
 from superopt.optimizer.training.updates import add_updates
+from superopt.step_options import UpdateSettings
 from tests.optimizer.training.kit import Trainer, given
 from tests.optimizer.training.reference import CHANGES, Reference, clipped
 

@@ -18,8 +18,7 @@ import onnx
 from superopt import zoo
 from superopt.journeys.training import train_graph
 from superopt.optimizer.training.running import Step
-from superopt.optimizer.training.settings import UpdateSettings
-from superopt.optimizer.training.step import ModelSettings, StepSettings
+from superopt.step_options import ModelSettings, StepSettings, UpdateSettings
 from superopt.zoo import datasets
 from tests.optimizer.training.jax_onnx import CHANGES, Array, JaxTraining, State
 

@@ -12,9 +12,12 @@ const entries = (input) => input.value.split(",").map((one) => one.trim()).filte
 
 /** The fields, and what they hold. */
 export async function options(signal) {
-  const fields = Object.fromEntries((await choices()).options.map((option) => [option.name, field(option)]));
+  const fields = Object.fromEntries((await choices()).options.map((option) => [option.name, (option.members.length ? settings : field)(option)]));
   const more = Object.keys(fields).filter((name) => !FIRST.includes(name)), all = Object.values(fields);
-  const { budget, target } = fields;
+  const { budget, target, objective, training } = fields;
+  const trains = () => { training.element.hidden = objective.value() !== "training"; };
+  objective.input.addEventListener("change", trains);
+  trains();
   budget.element.append(h("div", { class: "presets", role: "group", "aria-label": "Usual budgets" }, BUDGETS.filter(([seconds]) => seconds <= (budget.option.most ?? Infinity))
     .map(([seconds, text]) => h("button", { type: "button", class: "preset", on: { click: () => { budget.input.value = seconds; } } }, text))));
   target.input.value = target.option.default;
@@ -31,7 +34,7 @@ export async function options(signal) {
       if (wrong && advanced.contains(advanced.querySelector(wrong.field))) advanced.open = true;
       return wrong;
     },
-    cluster: (file) => all.forEach((one) => one.choose?.(file !== null)),
+    cluster: (file) => { all.forEach((one) => one.choose?.(file !== null)); training.plans(file !== null); trains(); },
   };
 }
 
@@ -47,8 +50,22 @@ function chosen(option, element, draw) {
   };
 }
 
+/** Options within an option: those that differ from their defaults, while the form's objective is training and it has no cluster. */
+function settings(option) {
+  const members = option.members.map((member) => field(member));
+  const element = h("details", { class: "field" }, h("summary", {}, title(option.name)), h("p", { class: "hint" }, `${option.help}.`), h("div", { class: "fields" }, members.map((one) => one.element)));
+  let isPlan = false;
+  const given = () => Object.fromEntries(members.map((one) => [one.option.name, one.value()]).filter(([name, value]) => value !== undefined && value !== members.find((one) => one.option.name === name).option.default));
+  return {
+    option, element,
+    plans: (hasCluster) => { isPlan = hasCluster; },
+    value: () => (element.hidden || isPlan || !Object.keys(given()).length ? undefined : given()),
+    invalid: () => (element.hidden ? null : members.map((one) => one.invalid()).find(Boolean) ?? null),
+  };
+}
+
 function field(option) {
-  const { name, kind, least, most, above, unit } = option, id = name.replaceAll("_", "-"), isNumber = kind === "number" || kind === "integer";
+  const { name, kind, least, most, above, unit } = option, id = name.replaceAll("_", "-"), isNumeric = kind === "number" || kind === "integer", isNumber = isNumeric && !option.word;
   const attributes = { id, "aria-describedby": `${id}-hint` };
   const input = option.choices.length ? h("select", attributes) : kind === "flag" ? h("input", { ...attributes, type: "checkbox" }) : h("input", { ...attributes, autocomplete: "off", spellcheck: "false", placeholder: option.unset || (PLACEHOLDERS[kind] ?? option.default),
     ...(isNumber && { type: "number", inputmode: "decimal", min: least ?? above, max: most, step: kind === "integer" ? 1 : "any" }) });
@@ -62,14 +79,14 @@ function field(option) {
     if (input.value.trim() === "") return undefined;
     if (kind === "sizes") return Object.fromEntries(entries(input).map((one) => one.split("=")).map(([dimension, size]) => [dimension.trim(), Number(size)]));
     if (kind === "names") return entries(input);
-    return isNumber ? Number(input.value) : input.value.trim();
+    return isNumeric && input.value.trim() !== option.word ? Number(input.value) : input.value.trim();
   }
 
   function invalid() {
     const isWrong = !input.validity.valid || (isNumber && value() !== undefined && above !== null && value() <= above);
-    const isMisspelt = kind === "sizes" && !entries(input).every((one) => /^[^=]+=\s*[1-9]\d*$/.test(one));
+    const isNoNumber = isNumeric && Number.isNaN(value()), isMisspelt = isNoNumber || kind === "sizes" && !entries(input).every((one) => /^[^=]+=\s*[1-9]\d*$/.test(one));
     if (!isWrong && !isMisspelt) return null;
-    const detail = isMisspelt ? "Expected name=size, with commas between." : input.validationMessage || `A number above ${above} is expected.`;
+    const detail = isNoNumber ? `A number or ${option.word} is expected.` : isMisspelt ? "Expected name=size, with commas between." : input.validationMessage || `A number above ${above} is expected.`;
     return { title: title(name), detail, field: `#${id}` };
   }
 

@@ -1,19 +1,24 @@
-"""Settings of a training step: its loss, and how parameters are updated."""
+"""Options of a training step: what of a model is trained, its loss, and how parameters are updated."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Annotated, Literal, TypeAlias, cast
+from typing import Annotated, Literal, cast
 
 from superopt.errors import InvalidOptionError
-from superopt.optimizer.training.builder import decimal
-from superopt.optimizer.training.schedules import SCHEDULES, Schedule, parse_schedule
 from superopt.option import Choice, Option
-from superopt.options import OptionTable, declared, mismatches, require
+from superopt.option_table import OptionTable, declared, mismatches, require
 
 RATE_INPUT: Literal["input"] = "input"
 """The learning rate that is an input of the step."""
+
+SCHEDULES = (
+    "constant[:warmup=W], linear:warmup=W,total=T, cosine:warmup=W,total=T,end=E, step:every=N,factor=F"
+)
+"""Forms of the schedule. W and T count updates; E and F are shares of the base rate."""
+_SCHEDULE = r"[a-z]+(:[a-z]+=[0-9.e+-]+(,[a-z]+=[0-9.e+-]+)*)?"
 
 CROSS_ENTROPY, MEAN_SQUARE, MEAN_ABSOLUTE, COTANGENTS = "cross-entropy", "mse", "l1", "cotangents"
 """The losses; any other name is that of an output."""
@@ -82,7 +87,9 @@ class UpdateSettings:
             word=RATE_INPUT,
         ),
     ] = None
-    schedule: Annotated[str, Option(f"Factor of the learning rate by update: {SCHEDULES}")] = "constant"
+    schedule: Annotated[
+        str, Option(f"Factor of the learning rate by update: {SCHEDULES}", pattern=_SCHEDULE)
+    ] = "constant"
     momentum: Annotated[float, Option("Momentum of momentum and nesterov", least=0, most=1)] = 0.9
     beta1: Annotated[float, Option("Decay of Adam's mean of gradients, below 1", least=0, most=1)] = 0.9
     beta2: Annotated[float, Option("Decay of Adam's mean of their squares, below 1", least=0, most=1)] = 0.999
@@ -109,12 +116,6 @@ class UpdateSettings:
         for name in ("beta1", "beta2"):
             if getattr(self, name) == 1:
                 raise InvalidOptionError(f"{name}: expected a number of at least 0 and below 1, got 1")
-        parse_schedule(self.schedule)
-
-    @property
-    def parsed_schedule(self) -> Schedule:
-        """The schedule of the learning rate."""
-        return parse_schedule(self.schedule)
 
     @property
     def base_rate(self) -> Fraction | None:
@@ -137,13 +138,77 @@ class UpdateSettings:
         return decimal(_DECAYS.get(self.optimizer, 0.0) if own is None else own)
 
 
-Settings: TypeAlias = "LossSettings | UpdateSettings"
+_BATCH_NORM = (
+    Choice("global", "statistics of the whole batch"),
+    Choice("local", "statistics of the part of the batch that a device has"),
+    Choice("frozen", "running statistics, which stay as they are"),
+)
+_SWITCH = (Choice("on", "masks drawn anew for every step"), Choice("off", "no masks"))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """What of the model is trained, and how its forward pass differs from inference."""
+
+    prediction: Annotated[
+        str | None, Option("The output that the loss compares", unset="the first floating-point output")
+    ] = None
+    trainable: Annotated[
+        tuple[str, ...], Option("Train parameters with a name of this form", unset="all parameters")
+    ] = ()
+    frozen: Annotated[tuple[str, ...], Option("Keep parameters with a name of this form", unset="none")] = ()
+    freeze: Annotated[
+        Mapping[str, int],
+        Option("Train at this size of an open dimension, as in batch=32", least=1, unset="all stay open"),
+    ] = field(default_factory=dict[str, int])
+    batch_norm: Annotated[str, Option("Statistics of batch normalisation", _BATCH_NORM)] = "global"
+    running_variance: Annotated[
+        str,
+        Option(
+            "Divisor of running variances",
+            (Choice("n", "the number of elements, as ONNX"), Choice("n-1", "one less, as PyTorch")),
+        ),
+    ] = "n"
+    dropout: Annotated[str, Option("Dropout", _SWITCH)] = "on"
+
 
 LOSS_OPTIONS: OptionTable = declared(LossSettings)
 UPDATE_OPTIONS: OptionTable = declared(UpdateSettings)
-"""The options by their names in JSON."""
+MODEL_OPTIONS: OptionTable = declared(ModelSettings)
+
+STEP_OPTIONS: OptionTable = {**LOSS_OPTIONS, **UPDATE_OPTIONS, **MODEL_OPTIONS}
+"""All options of a training step by their names in JSON."""
 
 
-def _require_valid(table: OptionTable, settings: Settings) -> None:
+@dataclass(frozen=True, slots=True)
+class StepSettings:
+    """A training step: the model, the loss, the updates."""
+
+    model: ModelSettings = field(default_factory=ModelSettings)
+    loss: LossSettings = field(default_factory=LossSettings)
+    update: UpdateSettings = field(default_factory=UpdateSettings)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, object]) -> StepSettings:
+        """The settings from options by their names in JSON. Raises InvalidOptionError."""
+        require(mismatches(STEP_OPTIONS, values, is_cluster=False))
+
+        def own(table: OptionTable) -> dict[str, object]:
+            given = {name: value for name, value in values.items() if name in table}
+            return {table[name].field: table[name].parsed(value) for name, value in given.items()}
+
+        return cls(
+            ModelSettings(**own(MODEL_OPTIONS)),  # pyright: ignore[reportArgumentType]
+            LossSettings(**own(LOSS_OPTIONS)),  # pyright: ignore[reportArgumentType]
+            UpdateSettings(**own(UPDATE_OPTIONS)),  # pyright: ignore[reportArgumentType]
+        )
+
+
+def decimal(number: float) -> Fraction:
+    """The shortest decimal fraction that rounds to the number, so that 0.1 is 1/10."""
+    return Fraction(str(number))
+
+
+def _require_valid(table: OptionTable, settings: LossSettings | UpdateSettings) -> None:
     values = {name: cast("object", getattr(settings, option.field)) for name, option in table.items()}
     require(mismatches(table, values, is_cluster=False))

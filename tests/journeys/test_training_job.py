@@ -1,0 +1,152 @@
+"""Objective training: the step of a model is built and optimised in its place, by every way to ask for it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import onnx
+import pytest
+from onnx import parser
+
+import superopt
+from superopt.cli.main import run
+from superopt.errors import InvalidOptionError
+from superopt.journeys import supervision
+from superopt.journeys.supervision import optimize_file
+from superopt.journeys.training import train_graph
+from superopt.onnx_io import load_model
+from superopt.optimizer.training.running import Step
+from superopt.server.http.problems import Problem
+from superopt.server.options import parse_options
+from superopt.server.settings import Settings
+from superopt.step_options import StepSettings
+
+NETWORK = """<ir_version: 8, opset_import: ["" : 18]>
+net (float[n,4] x) => (float[n,3] y)
+<float[4,3] w = {1, -1, 0.5, 2, 0, 1, -1, 1, 1, -2, 0.5, 1}, float[3] b = {0, 1, 2}>
+{ h = MatMul(x, w)  y = Add(h, b) }"""
+SETTINGS: dict[str, object] = {"loss": "mse", "optimizer": "momentum", "frozen": ["b"]}
+FLAGS = ("--objective", "training", "--loss", "mse", "--optimizer", "momentum", "--frozen", "b")
+BATCH = {
+    "x": np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4),
+    "targets": np.zeros((2, 3), np.float32),
+}
+
+
+@pytest.fixture
+def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", f"sqlite:///{tmp_path / 'superopt.db'}")
+    path = tmp_path / "net.onnx"
+    onnx.save(parser.parse_model(NETWORK), path)
+    return path
+
+
+def losses(model: Path | bytes, steps: int = 3) -> list[float]:
+    step = Step(model)
+    return [step.run(BATCH) for _ in range(steps)]
+
+
+def by_command(network: Path, out: Path) -> dict[str, object]:
+    report = out.with_suffix(".json")
+    arguments = [str(network), "-o", str(out), "--report", str(report), "--budget", "60", "--freeze", "n=2"]
+    assert run(["optimize", *arguments, "--max-candidates", "1", *FLAGS]) == 0
+    again = out.with_suffix(".again")
+    assert run(["replay", str(network), str(report), "-o", str(again), "--no-check"]) == 0
+    assert again.read_bytes() == out.read_bytes()
+    return cast("dict[str, object]", json.loads(report.read_text()))
+
+
+def by_python(network: Path, out: Path) -> dict[str, object]:
+    result = superopt.optimize(
+        network, objective="training", training=SETTINGS, freeze={"n": 2}, budget=60, max_candidates=1
+    )
+    result.save(out)
+    return result.to_json()
+
+
+def by_service(network: Path, out: Path) -> dict[str, object]:
+    text = json.dumps(
+        {"objective": "training", "training": SETTINGS, "freeze": {"n": 2}, "budget": 60, "max_candidates": 1}
+    )
+    options = parse_options(text.encode(), Settings(), has_cluster=False)
+    database = f"sqlite:///{out.with_suffix('.db')}"
+    return optimize_file(network, out, options, database, lambda _: None)
+
+
+@pytest.mark.parametrize("optimised", [by_command, by_python, by_service])
+def test_the_step_is_optimised(
+    network: Path, tmp_path: Path, optimised: Callable[[Path, Path], dict[str, object]]
+) -> None:
+    out = tmp_path / "fast.onnx"
+    report = optimised(network, out)
+    built = train_graph(network, StepSettings.from_json(SETTINGS))
+    built.save(tmp_path / "step.onnx")
+    assert losses(out) == pytest.approx(losses(tmp_path / "step.onnx"), rel=1e-6)
+    training = cast("dict[str, object]", report["training"])
+    assert training["model"] == {"name": "net.onnx", "sha256": built_from(network)}
+    assert training["states"] == [
+        {"name": "w", "role": "parameter", "of": None, "bytes": 48},
+        {"name": "step", "role": "counter", "of": None, "bytes": 8},
+        {"name": "w.momentum", "role": "moment", "of": "w", "bytes": 48},
+    ]
+    assert cast("dict[str, object]", report["options"])["training"] == SETTINGS
+
+
+def built_from(network: Path) -> str:
+    return load_model(network).sha256
+
+
+def test_a_step_is_optimised_as_it_is(
+    network: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    step, out = tmp_path / "step.onnx", tmp_path / "fast.onnx"
+    train_graph(network, StepSettings.from_json(SETTINGS)).save(step)
+    arguments = ["optimize", str(step), "-o", str(out), "--objective", "training", "--max-candidates", "1"]
+    assert run([*arguments, "--budget", "60", "--dim", "n=2"]) == 0
+    assert losses(out) == pytest.approx(losses(step), rel=1e-6)
+    assert run([*arguments, "--loss", "mse"]) == 2
+    assert "expected no settings for step.onnx, which is a training step already" in capsys.readouterr().err
+
+
+def test_a_job_that_dies_returns_the_step(network: Path, tmp_path: Path) -> None:
+    """Not the model, which is no step."""
+    job = supervision.Job(
+        network,
+        tmp_path / "fast.onnx",
+        {"objective": "training", "training": SETTINGS, "budget": 60.0},
+        60.0,
+        time.monotonic(),
+        function="tests.supervised_functions:build_step_and_die",
+    )
+    outcome = supervision.run_job(job)
+    assert (outcome.report["returned"], outcome.is_broken) == ("original", True)
+    assert losses(tmp_path / "fast.onnx", 1) == losses_of_step(network)
+    assert cast("dict[str, object]", outcome.report["training"])["optimizer"] == "momentum"
+
+
+def losses_of_step(network: Path) -> list[float]:
+    return losses(train_graph(network, StepSettings.from_json(SETTINGS)).step.model.to_bytes(), 1)
+
+
+def test_a_step_that_is_not_built_is_not_replaced_by_the_model(network: Path, tmp_path: Path) -> None:
+    out = tmp_path / "fast.onnx"
+    options = {"objective": "training", "budget": 60.0}
+    job = supervision.Job(
+        network, out, options, 60.0, time.monotonic(), function="tests.supervised_functions:crash"
+    )
+    with pytest.raises(InvalidOptionError, match=r"net\.onnx: the training step could not be built"):
+        supervision.run_job(job)
+    assert not out.exists()
+
+
+def test_settings_are_validated_before_a_job_begins() -> None:
+    text = b'{"objective": "training", "training": {"optimizer": "lion", "beta1": 2}}'
+    with pytest.raises(Problem) as raised:
+        parse_options(text, Settings(), has_cluster=False)
+    fields = [wrong["field"] for wrong in cast("list[dict[str, str]]", raised.value.errors)]
+    assert fields == ["training.optimizer", "training.beta1"]
