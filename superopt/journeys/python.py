@@ -70,8 +70,9 @@ def optimize(
 ) -> Result:
     """An equivalent model that is measurably better, or the given one with the reason.
 
-    The work runs in a child process, which is killed if it exceeds its time or ``progress`` raises; the given
-    model is then returned, with the reason in the report.
+    The work runs in a child process. If that crashes or exceeds its time, the given model is returned, with
+    the reason in the report. It is ended by an interrupt, and by an exception of ``progress``; both come out
+    of this call.
 
     Args:
         model: A path, the bytes of a file, an ``onnx.ModelProto``, an ``onnx_ir.Model``, or a
@@ -172,13 +173,7 @@ def optimize(
         return _result(job, progress, directory)
 
 
-def _require_types(
-    *,
-    cluster: object,
-    plan: object,
-    database: object,
-    progress: object,
-) -> None:
+def _require_types(*, cluster: object, plan: object, database: object, progress: object) -> None:
     """Raises InvalidOptionError for what is not among the options."""
     if plan is not None and not isinstance(plan, str | Path):
         raise InvalidOptionError(f"plan: expected the path of a report, got {plan!r}")

@@ -172,6 +172,14 @@ def test_progress_is_told(database: str) -> None:
     assert {type(progress) for progress in told} == {superopt.Progress}
 
 
+def test_an_exception_of_the_callback_ends_the_work(database: str) -> None:
+    def stop(progress: superopt.Progress) -> None:
+        raise StopAsyncIteration(progress.phase)
+
+    with pytest.raises(StopAsyncIteration):
+        superopt.optimize(MODEL, budget=3600.0, threads=1, database=database, progress=stop)
+
+
 def test_a_result_is_replayed(result: superopt.Result, database: str, tmp_path: Path) -> None:
     result.save_report(tmp_path / "report.json")
     for report in (result, tmp_path / "report.json", json.loads((tmp_path / "report.json").read_text())):
