@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from superopt.journeys import bodies, optimize_job, supervision
+from superopt.journeys import bodies, conversions, optimize_job, supervision
 from superopt.optimizer.check import distance, error_baseline, guesses, interval, latency
 from superopt.optimizer.pipeline import measured, original, schedule, simulated
 from superopt.optimizer.search import normalise
@@ -48,6 +48,7 @@ def percent(share: float) -> str:
         f"one check and {schedule._WANTED_ROUNDS} rounds need; more if {schedule._LEAST_ROUNDS} rounds take",
         f"less than {percent(schedule._LEAST_SEARCH_SHARE)} is left for the search",
         f"at most {percent(bodies._MOST)} of the budget, in proportion to their nodes",
+        f"| {percent(conversions._SHARE)} of the budget for each kind |",
         f"within `--alpha` ({DEFAULTS.alpha})",
         f"after {DEFAULTS.patience} candidates without a better one",
         f"{supervision._OVERRUN} times the budget plus {supervision._OVERRUN_SECONDS:.0f} seconds",
