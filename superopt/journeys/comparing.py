@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from superopt.errors import InvalidModelError
-from superopt.onnx_io import SourceModel, lift
+from superopt.onnx_io import LiftedModel, SourceModel, lift
 from superopt.onnx_io.freezing import declared_sizes, sizes_at
 from superopt.optimizer.check import (
     Equivalence,
@@ -48,16 +48,19 @@ def compared_sources(
     check_dims(asked, tuple(lifted.symbols))
     other = lift(compared_with)
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
-        try:
-            loaded = LoadedModel(runnable_original(lifted, Path(directory)), physical_cores())
-            compared = LoadedModel(runnable_original(other, Path(directory)), physical_cores())
-        except RuntimeRefusedError as error:
-            raise InvalidModelError(f"a model does not run: {error}") from None
+        loaded, compared = (_loaded(model, Path(directory)) for model in (lifted, other))
         plan = plan_inputs(lifted, loaded.inputs, dims)
         given = () if inputs is None else (load_inputs(inputs, declared_ports(lifted)),)
         plan = plan.at(plan.sizes_of(given[0])) if given else plan
         sampling = Sampling(samples, seed, tolerance, given, deadline)
         return check_equivalence(Reference(loaded, plan, sampling, lifted.source), compared)
+
+
+def _loaded(lifted: LiftedModel, directory: Path) -> LoadedModel:
+    try:
+        return LoadedModel(runnable_original(lifted, directory), physical_cores())
+    except RuntimeRefusedError as error:
+        raise InvalidModelError(f"{lifted.source.name} does not run: {error}") from None
 
 
 __all__ = ["compared_sources"]

@@ -69,6 +69,19 @@ def test_models_with_other_inputs_are_told_apart(relu: Path, capsys: pytest.Capt
     )
 
 
+def test_of_two_models_the_one_that_does_not_run_is_named(
+    relu: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = relu.with_name("foo.onnx")
+    made = model(
+        [node("Foo", "x", "y", domain="my")], [value("x", [4, 4])], [value("y", [4, 4])], domains={"my": 1}
+    )
+    other.write_bytes(made.SerializeToString())
+    for models in ((relu, other), (other, relu)):
+        assert run(["check", *map(str, models)]) == 2
+        assert capsys.readouterr().err.startswith(f"superopt: {other} does not run: ONNX Runtime")
+
+
 def test_what_is_no_report_is_named(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = relu.with_name("empty.json")
     path.write_text("{}")
