@@ -90,6 +90,12 @@ def wait_for_the_end(arguments: Json, progress: Progress) -> Json:
     return {"report": {"why": "asked for what there is"}}
 
 
+def fail_in_a_body(arguments: Json, progress: Progress) -> Json:
+    """Has a bug in the body of a loop, and returns the rest."""
+    body = {"path": "Loop_1/body", "why": "internal error, please report it: ZeroDivisionError: a bug"}
+    return {"report": {"why": "faster", "bodies": [body]}}
+
+
 def write(arguments: Json, progress: Progress) -> Json:
     """Writes into the output, whatever that is."""
     Path(str(arguments["output"])).write_bytes(b"written")

@@ -214,6 +214,12 @@ def test_a_callback_that_raises_ends_the_process(model: Path) -> None:
     assert not model.with_name("out.onnx").exists()
 
 
+def test_a_bug_in_a_body_is_an_internal_error(model: Path) -> None:
+    outcome = run_job(_job(model, "fail_in_a_body", budget=30.0))
+    assert (outcome.is_broken, outcome.report["why"]) == (True, "faster")
+    assert outcome.failure == "internal error, please report it: ZeroDivisionError: a bug"
+
+
 def test_a_file_that_is_not_complete_is_removed(model: Path) -> None:
     """Whatever ends the process: here the user, in the middle of writing."""
     seen: list[bool] = []
