@@ -16,6 +16,8 @@ import pytest
 from starlette.requests import Request
 
 from superopt.axioms import load_axioms
+from superopt.cli import service_commands
+from superopt.cli.main import run
 from superopt.equations import parse_equation
 from superopt.errors import MissingServiceError
 from superopt.optimizer.cost import runtime
@@ -152,6 +154,15 @@ def test_without_a_runtime_there_is_one_sentence(
     (line,) = done.stderr.splitlines()
     assert "`pip install onnxruntime`" in line
     assert not (tmp_path / "o.onnx").exists()
+
+
+@pytest.mark.parametrize("command", ["serve", "worker"])
+def test_the_service_needs_the_runtime_for_its_workers(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(service_commands, "find_spec", lambda _: None)
+    assert run([command]) == MissingServiceError.exit_code
+    assert "`pip install onnxruntime`" in capsys.readouterr().err
 
 
 def test_both_runtimes_together_are_named_where_the_device_is_missing(

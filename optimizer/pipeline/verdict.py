@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from superopt.ir.graph import Graph
 from superopt.ir.plan import Plan
@@ -12,10 +12,12 @@ from superopt.onnx_io import LoweredModel
 from superopt.optimizer.canonical import CanonicalStep
 from superopt.optimizer.check import Comparison, Equivalence
 from superopt.optimizer.cost import GraphCost
-from superopt.optimizer.parallel.search.candidates import SimulatedPlan
-from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.pipeline.write import plan_of
 from superopt.optimizer.search import TraceStep
+
+if TYPE_CHECKING:
+    from superopt.optimizer.parallel.search.candidates import SimulatedPlan
+    from superopt.optimizer.parallel.search.subject import Subject
 
 
 @dataclass(frozen=True, slots=True)

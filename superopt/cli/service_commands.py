@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from superopt.cli.output import DatabaseOption, JsonOption, Output
-from superopt.errors import InvalidOptionError
+from superopt.errors import InvalidOptionError, MissingServiceError
 
 if TYPE_CHECKING:
     from superopt.server.settings import Settings
@@ -52,6 +53,8 @@ def serve(
 
     if tls_certificate is None and tls_key is not None:
         raise InvalidOptionError("--tls-key needs --tls-certificate")
+    if workers:
+        _require_runtime()
     tls = None if tls_certificate is None else Tls(tls_certificate, tls_key)
     run_server(
         host=host,
@@ -70,6 +73,7 @@ def worker(
     """Run jobs of the database's queue until interrupted."""
     from superopt.server.worker.loop import run_worker
 
+    _require_runtime()
     run_worker(database_url=database, settings=_settings(log_format))
     Output(as_json).document({"workers": 1})
 
@@ -80,3 +84,11 @@ def _settings(log_format: str | None) -> Settings:
 
     given = {} if log_format is None else {f"{PREFIX}LOG_FORMAT": log_format}
     return Settings.from_environment({**os.environ, **given})
+
+
+def _require_runtime() -> None:
+    """Raises MissingServiceError without the runtime, which workers need; they import it only for jobs."""
+    if find_spec("onnxruntime") is None:
+        raise MissingServiceError(
+            "workers need ONNX Runtime: run `pip install onnxruntime`, or onnxruntime-gpu for CUDA"
+        )

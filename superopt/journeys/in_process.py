@@ -25,7 +25,7 @@ from superopt.object_cache import cached, source_key
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model
 from superopt.onnx_io.lifting import computes_sizes
 from superopt.ops import Opaque
-from superopt.optimizer import CancelToken, Measured, Options, Progress, Simulated
+from superopt.optimizer import CancelToken, Measured, Options, Progress
 from superopt.optimizer.check import (
     Equivalence,
     Sizing,
@@ -189,6 +189,8 @@ def optimize_with(
 
         judge: Judge = Measured(opened.costs, device)
         if cluster is not None:
+            from superopt.optimizer import Simulated
+
             judge = Simulated(cluster, load_axioms().equations, plan)
         sizes = sizes_of_inputs(source, options)
         bodies = BodyOptimization(rules, searching, sizes, judge, began, on_suspect, cancel)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from superopt import zoo
 from superopt.errors import InvalidOptionError, MissingServiceError
 from superopt.onnx_io import lift, load_model
 from superopt.optimizer.check import guess_sizes
@@ -80,6 +79,8 @@ def measure_profile(
 
     Raises InvalidModelError, InvalidOptionError, MissingServiceError.
     """
+    from superopt import zoo  # building networks is not needed to find a target
+
     objective = Latency(MemoryCostStore(), profiling.threads or physical_cores(), profiling.provider)
     for name in models:
         progress(f"{name}, {len(objective.recorded)} kernels so far")
