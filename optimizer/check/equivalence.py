@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -24,7 +24,7 @@ from superopt.optimizer.check.error_baseline import ErrorBaseline
 from superopt.optimizer.check.inputs import InputPlan
 from superopt.optimizer.check.judging import Evidence, Judge
 from superopt.optimizer.check.sampling import Sample, Sampling, draw_samples, has_finite, outputs_vary
-from superopt.optimizer.check.steps import carried_states
+from superopt.optimizer.check.steps import carried_states, differing_changes, with_changes
 from superopt.optimizer.cost.runtime import Array, LoadedModel, Port, RuntimeRefusedError
 
 _REPEAT_SHARE = 0.1
@@ -143,7 +143,7 @@ class _Check:
             judged = self._outputs(sample)
             total = total.and_also(judged)
             self._compared.append(sample)
-            self._alive = self._alive or (judged.is_conclusive and outputs_vary(sample.outputs, last))
+            self._alive = self._alive or (judged.is_conclusive and self._vary(sample, last))
             is_conclusive = is_conclusive or has_finite(sample.outputs)
             last = sample.outputs
             if not total.agrees or self._is_late():
@@ -184,9 +184,32 @@ class _Check:
         except RuntimeRefusedError as error:
             return disagreement(str(error))
         judged = self._judge.judged(sample, ours, theirs)
+        if judged.agrees:
+            judged = judged.and_also(self._changes(sample, ours, theirs))
         if judged.agrees and not self._compared:
             self._judge.look(sample, ours, theirs, _LOOK_SHARE)
         return judged
+
+    def _changes(self, sample: Sample, ours: Sequence[Leaf], theirs: Sequence[Leaf]) -> Agreement:
+        """Compares what a training step changes its states by, which new values hardly show."""
+        carried, tolerance = self._reference.sampling.carried, self._reference.sampling.tolerance
+        pairs = list(zip(ours, theirs, strict=True))
+        differing = differing_changes(carried, sample.feeds, pairs, tolerance)
+        if not differing:
+            return EQUAL
+        compared = [pair for pair in pairs if pair[0].name in differing]
+        judged = self._judge.judged(sample, [a for a, _ in compared], [b for _, b in compared], differing)
+        return replace(judged, why=judged.why and f"{judged.why} (of what the step adds to the state)")
+
+    def _vary(self, sample: Sample, last: tuple[object, ...]) -> bool:
+        """Whether outputs vary, those of a training step as values or as changes of its states."""
+        if outputs_vary(sample.outputs, last):
+            return True
+        reference = self._reference
+        carried = reference.sampling.carried
+        return bool(carried) and outputs_vary(
+            with_changes(carried, sample.feeds, reference.names, sample.outputs), ()
+        )
 
     def _inside(self) -> Agreement:
         """Compares the inputs of saturating functions in both models, where rounding hides differences in
