@@ -15,6 +15,7 @@ import onnx
 from superopt.onnx_io.lifting import LIFTERS, SPECIAL
 from superopt.onnx_io.shape_data import RULES, SIZE_READERS
 from superopt.onnx_io.site import Site
+from superopt.onnx_io.source import OLDEST_OPSET
 from superopt.ops import OPERATORS
 from superopt.ops.base import Operator
 
@@ -27,7 +28,7 @@ _READERS = {Site.constant_integers.__name__, Site.sizes.__name__}
 class UnderstoodNode:
     """An ONNX operator with a lifter.
 
-    ``since`` is the operator set from which on it is understood, 1 for any. ``operators`` are the names of
+    ``since`` is the operator set from which on it is understood. ``operators`` are the names of
     those that may take its place, ``reasons`` why a node of it may stay opaque, beyond those that hold for
     every node.
     """
@@ -63,7 +64,7 @@ def newest_operator_set() -> int:
 def _generic(op_type: str) -> UnderstoodNode:
     for name, operator in OPERATORS.items():
         if operator.onnx is not None and operator.onnx.op_type == op_type:
-            return UnderstoodNode(op_type, operator.onnx.since, (name,), ())
+            return UnderstoodNode(op_type, max(OLDEST_OPSET, operator.onnx.since), (name,), ())
     raise KeyError(op_type)
 
 
@@ -71,7 +72,14 @@ def _special(op_type: str) -> UnderstoodNode:
     functions = tuple(dict.fromkeys(_reached(_function(SPECIAL[op_type]))))
     operators = {name for function in functions for name in _operators(function)}
     reasons = dict.fromkeys(reason for function in functions for reason in _reasons(function))
-    return UnderstoodNode(op_type, 1, tuple(sorted(operators)), tuple(reasons))
+    return UnderstoodNode(op_type, _first_set(op_type), tuple(sorted(operators)), tuple(reasons))
+
+
+def _first_set(op_type: str) -> int:
+    """The oldest operator set that is understood and has the operator."""
+    schemas = onnx.defs.get_all_schemas_with_history()
+    versions = [one.since_version for one in schemas if not one.domain and one.name == op_type]
+    return max(OLDEST_OPSET, min(versions))
 
 
 def _function(lifter: Callable[[Site], object]) -> FunctionType:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from superopt.axioms import AxiomSet, load_axioms
+from superopt.onnx_io.source import OLDEST_OPSET
 from superopt.onnx_io.understood import (
     newest_operator_set,
     opaque_nodes,
@@ -31,7 +32,7 @@ model with the reason for each.
 
 ## ONNX operators that are understood
 
-- *from*: the first operator set in which it is understood; empty for all.
+- *from*: the first operator set in which it is understood, from {oldest} on; `--opset` converts a model.
 - *operators*: those that can take its place in the graph, depending on operands and attributes.
 - *opaque where*: the reasons that `inspect` gives; `…` stands for a name or a number of the node.
 
@@ -74,7 +75,7 @@ def operators_page() -> str:
     axioms = load_axioms()
     gradients = _gradients(axioms)
     sections = (
-        (HEAD.format(without=_listed(_without_gradient(gradients))), _understood_rows()),
+        (HEAD.format(oldest=OLDEST_OPSET, without=_listed(_without_gradient(gradients))), _understood_rows()),
         (SIZES, [_listed(size_nodes())]),
         (OPAQUE.format(version=newest_operator_set()), [_listed(opaque_nodes())]),
         (ALGEBRA, _operator_rows(axioms, gradients)),
@@ -95,8 +96,7 @@ def _understood_rows() -> Iterator[str]:
     yield "| ONNX operator | from | operators | opaque where |"
     yield "|---|---|---|---|"
     for node in understood_nodes():
-        since = str(node.since) if node.since > 1 else ""
-        yield f"| {node.op_type} | {since} | {_listed(node.operators)} | {'; '.join(node.reasons)} |"
+        yield f"| {node.op_type} | {node.since} | {_listed(node.operators)} | {'; '.join(node.reasons)} |"
 
 
 def _without_gradient(gradients: Mapping[str, str]) -> tuple[str, ...]:
