@@ -12,6 +12,8 @@ from tests.postgres import PostgresServer, programs
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # as in the product: some tests load the runtime first
 
+os.environ["SUPEROPT_PROGRESS_SECONDS"] = "0"  # what commands print does not depend on how long they take
+
 # A shell ignores interrupts for what it runs in the background, and children would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

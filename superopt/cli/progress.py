@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -14,8 +15,10 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from superopt.cli.output import progress_console
 
-LINE_SECONDS = 5.0
-"""Time between two lines where there is no terminal."""
+LINE_SECONDS = "SUPEROPT_PROGRESS_SECONDS"
+"""Environment variable: seconds between two lines where there is no terminal; 0 prints none."""
+
+_USUAL_LINE_SECONDS = 5.0
 
 _FRAME_SECONDS = 0.2
 _BAR_WIDTH = 24
@@ -121,11 +124,11 @@ def clock(seconds: float) -> str:
 
 
 @contextmanager
-def _display() -> Generator[tuple[Show, float]]:
-    """What shows a status, and how often in seconds."""
+def _display() -> Generator[tuple[Show, float | None]]:
+    """What shows a status, and how often in seconds; None: never."""
     console = progress_console()
     if not console.is_terminal or console.is_dumb_terminal:
-        yield _print_line, LINE_SECONDS
+        yield _print_line, _line_seconds()
         return
     text = TextColumn("{task.description}", markup=False)
     columns = (text, BarColumn(_BAR_WIDTH), TextColumn("{task.fields[detail]}", markup=False))
@@ -146,6 +149,14 @@ def _display() -> Generator[tuple[Show, float]]:
             )
 
         yield draw, _FRAME_SECONDS
+
+
+def _line_seconds() -> float | None:
+    try:
+        seconds = float(os.environ.get(LINE_SECONDS, _USUAL_LINE_SECONDS))
+    except ValueError:
+        return _USUAL_LINE_SECONDS
+    return seconds if seconds > 0 else None
 
 
 def _print_line(status: Status) -> None:

@@ -16,14 +16,9 @@ import onnx
 import psutil
 import pytest
 
+from superopt.cli.progress import LINE_SECONDS
 from tests.onnx_io.kit import model, node, value, weight
 
-_PROGRAM = """
-import sys
-from superopt.cli import main, progress
-progress.LINE_SECONDS = 0.1
-main(sys.argv[1:])
-"""
 _PRODUCTS = 7
 _SIZE = 192
 
@@ -76,12 +71,13 @@ def _searching(tmp_path: Path, *options: str) -> Generator[Run]:
     environment: Mapping[str, str] = {
         **os.environ,
         "TMPDIR": str(scratch),
+        LINE_SECONDS: "0.1",
         "PYTHONPATH": os.pathsep.join(sys.path),
         "SUPEROPT_DATABASE_URL": f"sqlite:///{tmp_path / 'superopt.db'}",
     }
     arguments = ["optimize", str(path), "-o", str(results / "o.onnx"), "--report", str(results / "r.json")]
     with subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, *arguments, "--budget", "600", "--alpha", "4", *options],
+        [sys.executable, "-m", "superopt.cli", *arguments, "--budget", "600", "--alpha", "4", *options],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

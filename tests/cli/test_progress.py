@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from superopt.cli import progress
-from superopt.cli.progress import clock, counted
+from superopt.cli.progress import LINE_SECONDS, clock, counted
 from superopt.cli.run_progress import Loudness, RunProgress
 from superopt.errors import InvalidOptionError
 from superopt.journeys.supervision import Job
@@ -48,7 +47,7 @@ class _Watched(io.StringIO):
 def test_lines_appear_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = _Watched()
     monkeypatch.setattr(sys, "stderr", watched)
-    monkeypatch.setattr(progress, "LINE_SECONDS", 0.01)
+    monkeypatch.setenv(LINE_SECONDS, "0.01")
     with counted("verifying") as move:
         move(3, 9)
         assert watched.was_written.wait(60)
