@@ -95,6 +95,10 @@ def test_the_model_is_a_proto(result: superopt.Result, tmp_path: Path) -> None:
     result.save(tmp_path / "out.onnx")
     assert (tmp_path / "out.onnx").read_bytes() == result.to_bytes()
     assert onnx.load(tmp_path / "out.onnx") == result.model
+    result.save_with_data(tmp_path / "apart.onnx")
+    assert_same_results(MODEL.SerializeToString(), onnx.load(tmp_path / "apart.onnx").SerializeToString())
+    with pytest.raises(InvalidOptionError, match=r"^path: expected a str or pathlib.Path, got 3$"):
+        result.save(3)  # type: ignore[arg-type]
 
 
 def test_a_result_is_shown_in_a_line(result: superopt.Result, original: superopt.Result) -> None:

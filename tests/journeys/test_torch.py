@@ -17,6 +17,7 @@ import superopt
 from superopt.errors import InvalidModelError, InvalidOptionError
 from superopt.journeys import torch_export
 from superopt.journeys.torch_export import is_torch_module
+from superopt.training import StepSettings, UpdateSettings
 from superopt.zoo import datasets
 from tests.onnx_io.kit import session
 
@@ -117,7 +118,7 @@ def test_a_module_is_trained_and_gets_its_weights_back(torch: Any, tmp_path: Pat
     network = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
     model, trained = tmp_path / "model.onnx", tmp_path / "trained.onnx"
     torch.onnx.export(network.eval(), (torch.zeros(32, 64),), model, dynamo=True, input_names=["input"])
-    built = superopt.training.train_graph(model, superopt.training.settings_from({"optimizer": "adam"}))
+    built = superopt.training.train_graph(model, StepSettings(update=UpdateSettings("adam")))
     optimised = superopt.optimize(built.step.model.to_bytes(), **{**QUICK, "objective": "latency"})
     step = superopt.training.Step(optimised.to_bytes(), threads=1)
     assert set(built.parameters()) == set(network.state_dict())
