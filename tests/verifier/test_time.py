@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 import z3
 
+from superopt import z3_without_timeouts
 from superopt.axioms import load_axioms
 from superopt.equations import parse_equation
-from superopt.verifier import Status, verify_most_general
+from superopt.verifier import Status, verify, verify_most_general
 from superopt.verifier.certificates.certificate import certificate_object
 from superopt.verifier.conditions.inference import infer_condition
 
@@ -158,6 +159,31 @@ def test_no_query_to_z3_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> Non
         "rlimit",
         "unsat_core",
     }
+
+
+def test_polynomials_of_roots_are_given_up_after_counted_conflicts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without that count, Z3 computes for minutes about this rule; it is validated on smaller instances."""
+    answers: list[tuple[str, int]] = []
+    real = z3_without_timeouts.Solver.check
+
+    def told(self: z3_without_timeouts.Solver, *assumptions: object) -> z3.CheckSatResult:
+        answer = real(self, *assumptions)
+        answers.append((str(answer), int(self.statistics().get_key_value("conflicts"))))
+        return answer
+
+    monkeypatch.setattr(z3_without_timeouts.Solver, "check", told)
+    rule = parse_equation(
+        "lookup(rms_normalization[epsilon=epsilon](x, y), z)"
+        " <=> rms_normalization[epsilon=epsilon](lookup(x, z), y)"
+    )
+    verdict = verify(rule, load_axioms())
+    assert verdict.validated_shapes == (
+        "x: f32[1, 2], y: f32[2], z: f32[3, 1, 3], epsilon=3/4",
+        "x: f32[1, 1], y: f32[1], z: f32[1, 2, 1, 2], epsilon=1/2",
+    )
+    assert answers
+    assert all(answer == "unknown" for answer, _ in answers)
+    assert all(conflicts >= z3_without_timeouts.MOST_CONFLICTS for _, conflicts in answers)
 
 
 def test_a_verdict_depends_neither_on_hashes_nor_on_what_was_judged_before(
