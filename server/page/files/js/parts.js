@@ -92,6 +92,11 @@ export function table(caption, heads, body, kind = "") {
       h("thead", {}, h("tr", {}, heads.map(([text, name]) => h("th", { scope: "col", class: name }, text)))), body));
 }
 
+/** Text with `code` in it. */
+export function prose(text) {
+  return text.split(/`+([^`]+)`+/).map((part, place) => (place % 2 ? h("code", {}, part) : part));
+}
+
 /** Names and values. */
 export function facts(pairs) {
   return h("dl", { class: "facts" }, pairs.filter(([, value]) => value !== null && value !== undefined)

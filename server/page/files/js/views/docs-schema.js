@@ -13,7 +13,7 @@ export function typeOf(schema) {
   if (name) return h("a", { href: `#schema-${name}` }, name);
   if (schema?.anyOf) return schema.anyOf.map((one, place) => [place > 0 && " or ", typeOf(one)]);
   if (schema?.enum) return schema.enum.map((one, place) => [place > 0 && ", ", h("code", {}, String(one))]);
-  if (schema?.type === "array") return ["several of ", typeOf(schema.items ?? {})];
+  if (schema?.type === "array") return schema.items?.format === "binary" ? "file, repeatable" : ["list of ", typeOf(schema.items ?? {})];
   if (schema?.type === "object" && typeof schema.additionalProperties === "object") return [typeOf(schema.additionalProperties), " by name"];
   const kind = schema?.format === "binary" ? "file" : schema?.format === "date-time" ? "date and time" : (schema?.type ?? "any value");
   const bounds = [[schema?.minimum, "at least"], [schema?.exclusiveMinimum, "above"], [schema?.maximum, "at most"]].filter(([limit]) => limit !== undefined && Math.abs(limit) < 2 ** 53).map(([limit, text]) => `${text} ${limit.toLocaleString("en")}`);

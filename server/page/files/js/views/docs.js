@@ -3,7 +3,7 @@ import { h, show } from "../dom.js";
 import { words } from "../format.js";
 import { json } from "../api.js";
 import { choices } from "../choices.js";
-import { heading, loading, table } from "../parts.js";
+import { heading, loading, prose, table } from "../parts.js";
 import { callOf } from "./docs-curl.js";
 import { nameOf, schemaTable, typeOf } from "./docs-schema.js";
 
@@ -73,11 +73,6 @@ const headersOf = (headers = {}) => Object.entries(headers).map(([name, one]) =>
 
 const resolved = (schema, api) => (nameOf(schema) ? api.components.schemas[nameOf(schema)] : schema);
 const heard = (name) => words(name).replace(/^./, (letter) => letter.toUpperCase());
-
-/** Text with `code` in it. */
-function prose(text) {
-  return text.split(/`+([^`]+)`+/).map((part, place) => (place % 2 ? h("code", {}, part) : part));
-}
 
 /** Opens what the address names. */
 function reveal() {

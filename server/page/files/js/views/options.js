@@ -3,6 +3,7 @@ import { h, show } from "../dom.js";
 import { words } from "../format.js";
 import { json } from "../api.js";
 import { choices } from "../choices.js";
+import { prose } from "../parts.js";
 
 const FIRST = ["objective", "budget"];
 const BUDGETS = [[15, "15 s"], [60, "1 min"], [300, "5 min"], [1200, "20 min"]];
@@ -70,7 +71,7 @@ function field(option) {
   const input = option.choices.length ? h("select", attributes) : kind === "flag" ? h("input", { ...attributes, type: "checkbox" }) : h("input", { ...attributes, autocomplete: "off", spellcheck: "false", placeholder: option.unset || (PLACEHOLDERS[kind] ?? option.default),
     ...(isNumber && { type: "number", inputmode: "decimal", min: least ?? above, max: most, step: kind === "integer" ? 1 : "any" }) });
   if (isNumber && unit && !option.optional) input.value = option.default;
-  const element = h("div", { class: "field" }, h("label", { for: id }, title(name) + (unit ? ` in ${unit}` : "")), input, h("p", { class: "hint", id: `${id}-hint` }, `${option.help}.`));
+  const element = h("div", { class: "field" }, h("label", { for: id }, title(name) + (unit ? ` in ${unit}` : "")), input, h("p", { class: "hint", id: `${id}-hint` }, prose(`${option.help}.`)));
   const choose = option.choices.length ? chosen(option, input, (fitting, now) => fitting.map((one) => h("option", { value: one.name, selected: one.name === now }, `${title(one.name)}: ${one.help}`))) : null;
   choose?.(false);
 
