@@ -30,6 +30,7 @@ from superopt.errors import InvalidModelError, InvalidOptionError, SuperoptError
 from superopt.server.settings import Settings
 from superopt.server.worker.loop import Worker
 from superopt.substitution_db import Database
+from superopt.substitution_db.store.records import JobsSeen
 from tests.server.conftest import WEIGHT, tiny_model
 from tests.server.live import RULES, furnished, serving
 
@@ -293,7 +294,7 @@ def test_addresses_and_keys(server: str, database: Database) -> None:
         with pytest.raises(ServerUnreachableError, match=r"http://127\.0\.0\.1:9 cannot be") as raised:
             client.get("x")
         assert raised.value.exit_code == 4
-    made = database.keys.create("reader", ["read"])
+    made = database.keys.create("reader", ["read"], sees=JobsSeen.ALL)
     with Client(server) as client, pytest.raises(NotAllowedError, match="An API key is needed"):
         list(client.list())
     with Client(server, key=made.token) as client:

@@ -43,6 +43,7 @@ def before_load_schema(context: schemathesis.HookContext, raw_schema: dict[str, 
     # Others ask for a cluster, or for none.
     options["properties"]["objective"]["enum"] = ["latency"]
     options["properties"]["search"]["enum"] = ["auto"]
+    options["properties"]["runtime"]["enum"] = ["portable"]
 
 
 @schemathesis.hook
