@@ -51,4 +51,6 @@ def _report_failure(outcome: Outcome, loudness: Loudness, details: str) -> None:
     if loudness is Loudness.VERBOSE:
         sys.stderr.write(details)
     if outcome.is_broken:
-        say(f"{outcome.failure}; the original is returned; {kept(details or outcome.failure)}")
+        is_original = outcome.report["returned"] == "original"
+        left = "the original is returned" if is_original else "the part that failed is left as it was"
+        say(f"{outcome.failure}; {left}; {kept(details or outcome.failure)}")
