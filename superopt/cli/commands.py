@@ -81,7 +81,7 @@ COMMANDS: Mapping[str, Command | Group] = {
         {
             "generate": Command("Discover rules and store them as candidates.", "generate_command"),
             "algorithms": Command(
-                "Discover filters and matrix products with fewer multiplications.", "algorithms_command"
+                "Discover filters and products with fewer multiplications.", "algorithms_command"
             ),
             "coverage": Command("Classify the rules of another project's file.", "coverage_commands"),
             "stats": Command("Count rules by state, preset, size and operator.", "library_views"),
