@@ -4,6 +4,8 @@ domain."""
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,14 +47,14 @@ class _Proto(Protocol):
     def SerializeToString(self) -> bytes: ...  # noqa: N802 - protobuf's name
 
 
-def candidates(kind: str, model: Path, variant: str = "") -> Sequence[Candidate]:
+def candidates(kind: str, model: Path, variant: str = "", ends: float = math.inf) -> Sequence[Candidate]:
     """The forms of the model in a file, without external data, that a kind of conversion gives, those with
     the fewest nodes first; one variant alone if it is named. Empty where nothing in the model can be
-    converted. What ONNX Runtime's tools raise is passed on."""
+    converted. Variants that would not be done when the time ``ends`` (monotonic clock) are left out. What
+    ONNX Runtime's tools raise is passed on."""
     logging.getLogger("onnxruntime.transformers").setLevel(logging.ERROR)
-    found = (
-        (_float16(model),) if kind == FLOAT16 else _fused(model, (variant,) if variant else _ARCHITECTURES)
-    )
+    architectures = (variant,) if variant else _ARCHITECTURES
+    found = [_float16(model)] if kind == FLOAT16 else _fused(model, architectures, ends)
     different: dict[bytes, Candidate] = {}
     for one in found:
         different.setdefault(one.content, one)
@@ -75,18 +77,23 @@ def _float16(model: Path) -> Candidate:
     return Candidate(FLOAT16, "", converted.SerializeToString(), len(converted.graph.node))
 
 
-def _fused(model: Path, architectures: Sequence[str]) -> Iterator[Candidate]:
+def _fused(model: Path, architectures: Sequence[str], ends: float) -> Iterator[Candidate]:
     """The model after ONNX Runtime's fusions for each kind of transformer, where these fuse anything."""
     from onnxruntime.transformers.optimizer import (
         optimize_model,  # pyright: ignore[reportUnknownVariableType]
     )
 
+    longest = 0.0
     for architecture in architectures:
+        began = time.monotonic()
+        if began + longest > ends:
+            return
         try:
             fused = cast("_Proto", optimize_model(str(model), architecture, opt_level=0).model)
         except Exception:
             logging.getLogger(__name__).debug("%s as %s", model.name, architecture, exc_info=True)
             continue
+        longest = max(longest, time.monotonic() - began)
         if any(node.domain == _DOMAIN for node in fused.graph.node):
             yield Candidate(FUSED, architecture, fused.SerializeToString(), len(fused.graph.node))
 

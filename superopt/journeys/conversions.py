@@ -4,6 +4,7 @@ Runtime's own domain."""
 from __future__ import annotations
 
 import logging
+import math
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,6 +43,12 @@ _MOST_VARIANTS = 3
 
 _SHARE = 0.3
 """Share of the budget for each kind of conversion."""
+
+_SECONDS_PER_BYTE = 4e-8
+"""Time of converting a model once."""
+
+_CONVERTING = 0.4
+"""Share of the remaining time for making candidates."""
 
 _TIMING = 0.4
 """Share of the remaining time for timing one candidate."""
@@ -150,15 +157,26 @@ class _Trial:
             why = f"not tried: it would be timed on this machine, and the target is {self.options.target}"
             yield Conversion(kind, "", accepted=False, why=why), accepted
             return
+        seconds = 1 + _SECONDS_PER_BYTE * accepted.model.weight_bytes
+        if time.monotonic() + 2 * seconds > self.deadline:
+            why = f"not tried: it may take {2 * seconds:.0f} s, and the budget has fewer left"
+            yield Conversion(kind, "", accepted=False, why=why), accepted
+            return
         number = 0
-        for number, candidate in enumerate(_candidates(kind, accepted.model), start=1):
+        for number, candidate in enumerate(self._candidates(kind, accepted), start=1):
             conversion, better = self._judged(candidate, accepted)
             yield conversion, better
             if conversion.accepted or number == _MOST_VARIANTS:
                 return
         if not number:
-            why = "ONNX Runtime's tool fuses nothing in it" if kind == FUSED else "it could not be converted"
+            why = (
+                "ONNX Runtime's tool found nothing to fuse" if kind == FUSED else "it could not be converted"
+            )
             yield Conversion(kind, "", accepted=False, why=why), accepted
+
+    def _candidates(self, kind: str, accepted: _Accepted) -> Iterator[Candidate]:
+        now = time.monotonic()
+        return _candidates(kind, accepted.model, ends=now + _CONVERTING * (self.deadline - now))
 
     def _judged(self, candidate: Candidate, accepted: _Accepted) -> tuple[Conversion, _Accepted]:
         """The verdict on a candidate: equality first."""
@@ -231,13 +249,15 @@ def _speed(compared: Comparison) -> str:
     return f"{verdict} measured {measured} times as fast as without"
 
 
-def _candidates(kind: str, model: LoweredModel, variant: str = "") -> Iterator[Candidate]:
+def _candidates(
+    kind: str, model: LoweredModel, variant: str = "", ends: float = math.inf
+) -> Iterator[Candidate]:
     """The converted forms of a model; none where the tool fails, which is logged."""
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         path = Path(directory) / "model.onnx"
         path.write_bytes(_bytes(model))
         try:
-            found = candidates(kind, path, variant)
+            found = candidates(kind, path, variant, ends)
         except Exception:  # noqa: BLE001 - the tools fail in many ways; the model stays as it is
             _LOG.warning("converting %s to %s failed", model.source.name, kind, exc_info=True)
             return

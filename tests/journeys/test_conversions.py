@@ -104,7 +104,7 @@ def test_nothing_is_fused_in_other_models(path: Path) -> None:
     path.write_bytes(products().SerializeToString())
     report = report_of(path, "--runtime", "onnxruntime")
     (tried,) = report["conversions"]["tried"]
-    assert (tried["kind"], tried["why"]) == (FUSED, "ONNX Runtime's tool fuses nothing in it")
+    assert (tried["kind"], tried["why"]) == (FUSED, "ONNX Runtime's tool found nothing to fuse")
 
 
 def test_conversions_get_a_part_of_the_budget() -> None:
