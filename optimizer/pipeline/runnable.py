@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 from superopt.errors import InvalidModelError
@@ -17,6 +18,14 @@ def loads(model: ModelFile) -> bool:
     except RuntimeRefusedError:
         return False
     return True
+
+
+def loads_lowered(model: LoweredModel) -> bool:
+    """Whether the runtime loads a model that is not written yet."""
+    with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
+        path = Path(directory) / "model.onnx"
+        model.save(path)
+        return loads(path)
 
 
 def runnable_original(lifted: LiftedModel, directory: Path) -> ModelFile:

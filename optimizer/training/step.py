@@ -13,6 +13,7 @@ from superopt.errors import InvalidModelError, InvalidOptionError, UnsupportedEr
 from superopt.ir.graph import Graph, GraphEditor, Input, Node, Value
 from superopt.ir.types import TensorType
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, SourceModel, lift, load_model
+from superopt.onnx_io.branches import with_known_branches
 from superopt.onnx_io.definitions import with_definitions
 from superopt.onnx_io.extending import Extension, derived, extend, skeleton
 from superopt.onnx_io.freezing import freeze, open_axes
@@ -25,6 +26,7 @@ from superopt.ops import Opaque
 from superopt.ops.elementwise import Add, Multiply
 from superopt.ops.filled import Full
 from superopt.ops.gradients import SumTo
+from superopt.optimizer.pipeline.runnable import loads_lowered
 from superopt.optimizer.training.description import (
     PROPERTY,
     ConstantRate,
@@ -106,7 +108,7 @@ class _Step:
         if source.fixed_reason is not None:
             raise UnsupportedError(f"{source.name} cannot be trained: {source.fixed_reason}")
         frozen = freeze(source, settings.model.freeze) if settings.model.freeze else source
-        self._source = with_functions_inlined(frozen)
+        self._source = with_known_branches(with_functions_inlined(frozen), loads_lowered)
         self._settings = settings
         self._adjoints = adjoints
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from superopt import optimizer
 from superopt.errors import INTERNAL_ERROR, InvalidInputError, MissingServiceError, UnprovedRuleError
@@ -24,7 +22,7 @@ from superopt.optimizer.check import input_shapes
 from superopt.optimizer.pipeline.bisection import Suspect
 from superopt.optimizer.pipeline.bodies import BodySummary
 from superopt.optimizer.pipeline.judge import Judge
-from superopt.optimizer.pipeline.runnable import loads
+from superopt.optimizer.pipeline.runnable import loads_lowered
 from superopt.optimizer.pipeline.selection import kept_nodes
 from superopt.rewriting import Substitution, find_matches
 
@@ -64,14 +62,6 @@ def expanded(source: SourceModel, keep: Sequence[str]) -> SourceModel:
     """The model with calls of its own functions, and If nodes with known conditions, replaced by what they
     run."""
     return with_known_branches(with_functions_inlined(source, keep), loads_lowered, keep)
-
-
-def loads_lowered(model: LoweredModel) -> bool:
-    """Whether the runtime loads a model that is not written yet."""
-    with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
-        path = Path(directory) / "model.onnx"
-        model.save(path)
-        return loads(path)
 
 
 @dataclass(eq=False)
@@ -217,4 +207,4 @@ class BodyOptimization:
         )
 
 
-__all__ = ["BodyOptimization", "expanded", "loads_lowered"]
+__all__ = ["BodyOptimization", "expanded"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from superopt.journeys.bodies import loads_lowered
 from superopt.onnx_io import SourceModel, lift
 from superopt.onnx_io.bodies import Body, BodyRewriting, Refused
 from superopt.onnx_io.branches import with_known_branches
+from superopt.optimizer.pipeline.runnable import loads_lowered
 
 
 @dataclass(frozen=True, slots=True)

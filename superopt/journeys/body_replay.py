@@ -7,7 +7,7 @@ from typing import cast
 
 from superopt import optimizer
 from superopt.errors import InvalidFileError
-from superopt.journeys.bodies import expanded, loads_lowered
+from superopt.journeys.bodies import expanded
 from superopt.onnx_io import LoweredModel, SourceModel, lift, lower
 from superopt.onnx_io.bodies import Body, BodyRewriting
 from superopt.onnx_io.branches import with_known_branches
@@ -15,6 +15,7 @@ from superopt.onnx_io.protos import nodes_within
 from superopt.optimizer import plan_of, recorded_trace
 from superopt.optimizer.canonical import canonicalise
 from superopt.optimizer.pipeline.report import SCHEMA
+from superopt.optimizer.pipeline.runnable import loads_lowered
 from superopt.optimizer.pipeline.selection import kept_nodes
 from superopt.rewriting import Substitution
 

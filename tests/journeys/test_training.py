@@ -55,6 +55,18 @@ TRAINED: dict[str, tuple[onnx.ModelProto, dict[str, object]]] = {
         {},
     ),
     "a function": (model("h = MatMul(x, w)  y = my.Act(h)", functions=FUNCTION), {}),
+    "a branch that is known": (
+        model(f"h = MatMul(x, w)  y = If(c) <{BRANCHES}>", f"{W}, bool c = {{1}}"),
+        {},
+    ),
+    "a branch that sizes decide": (
+        model(
+            "h = MatMul(x, w)  s = Shape <start = 1> (x)  e = Equal(s, four)  c = Squeeze(e)"
+            f"  y = If(c) <{BRANCHES}>",
+            f"{W}, int64[1] four = {{4}}",
+        ),
+        {},
+    ),
     "an opaque node before the parameters": (
         model("d = Det(x)  y = MatMul(d, w)", inputs="float[n,4,3,3] x"),
         {},
