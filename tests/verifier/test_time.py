@@ -63,6 +63,7 @@ READS_A_CLOCK = {
     "generator/run/usage.py": "seconds in the printed table",
     "optimizer/search/protocol.py": "budget of a user; trials have none; and the rate of reports",
     "superopt/journeys/library/adjoints.py": "seconds in a result",
+    "superopt/journeys/library/bilinear.py": "seconds in a result",
     "verifier/adjoints/validation.py": "seconds in a result",
     "verifier/axiom_checks/budgeted.py": "--budget of analyses of axioms, which decide about no rule",
     "verifier/axiom_checks/validation.py": "seconds in a result, and how often answers are written",
