@@ -16,20 +16,23 @@ from tests.onnx_io.kit import model, node, value
 
 _PROGRAM = """
 import signal, sys
-from superopt.journeys import in_process
+from importlib import import_module
 from superopt.cli import main
 def wait(*_, **__):
     print("waiting", flush=True)
     signal.pause()
-setattr(in_process, sys.argv[1], wait)
+module, _, name = sys.argv[1].rpartition(".")
+setattr(import_module(module), name, wait)
 main(sys.argv[2:])
 """
 
 
+IN_PROCESS, COMPARING = "superopt.journeys.in_process", "superopt.journeys.comparing"
+
+
 @contextmanager
 def waiting(command: str, models: int, waits_in: str, tmp_path: Path) -> Generator[subprocess.Popen[str]]:
-    """A command that waits in a function of ``superopt.journeys.in_process``; its temporary files are in the
-    directory ``scratch``."""
+    """A command that waits in a function; its temporary files are in the directory ``scratch``."""
     scratch, path = tmp_path / "scratch", tmp_path / "net.onnx"
     scratch.mkdir()
     ports = [value("x", ["n", 4])], [value("y", ["n", 4])]
@@ -48,7 +51,8 @@ def waiting(command: str, models: int, waits_in: str, tmp_path: Path) -> Generat
 
 
 @pytest.mark.parametrize(
-    ("command", "models", "waits_in"), [("inspect", 1, "settle_sizes"), ("check", 2, "check_equivalence")]
+    ("command", "models", "waits_in"),
+    [("inspect", 1, f"{IN_PROCESS}.settle_sizes"), ("check", 2, f"{COMPARING}.check_equivalence")],
 )
 def test_a_command_that_is_told_to_end_leaves_nothing(
     command: str, models: int, waits_in: str, tmp_path: Path

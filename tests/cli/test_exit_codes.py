@@ -12,7 +12,7 @@ import pytest
 
 from superopt.cli.main import run
 from superopt.journeys import in_process
-from tests.cli.test_ending import waiting
+from tests.cli.test_ending import IN_PROCESS, waiting
 from tests.onnx_io.kit import model, node, value
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "exit-codes.md"
@@ -61,7 +61,7 @@ def test_a_command_ends_with_the_code(code: int, command: str, words: Callable[[
 
 @pytest.mark.parametrize("code", SIGNALS)
 def test_a_signal_ends_a_command_with_the_code(code: int, tmp_path: Path) -> None:
-    with waiting("inspect", 1, "settle_sizes", tmp_path) as running:
+    with waiting("inspect", 1, f"{IN_PROCESS}.settle_sizes", tmp_path) as running:
         running.send_signal(SIGNALS[code])
         assert running.wait(60) == code
 
