@@ -7,12 +7,15 @@ from typing import cast
 
 
 def frozen_pairs(section: object) -> dict[str, object]:
-    """The summary line from a report's ``model`` of the sizes that it was frozen at; none for any other."""
+    """Summary lines from a report's ``model`` about what was changed before it was optimised, and the sizes
+    that it was frozen at; none for a model as it was given."""
     from superopt.optimizer.pipeline.report import written
 
     model = cast("Mapping[str, object]", section or {})
     frozen = cast("Mapping[str, int]", model.get("frozen") or {})
-    return {"frozen": f"for {written(frozen)} only"} if frozen else {}
+    adapted = cast("Sequence[str]", model.get("adapted") or ())
+    changed = {"changed": " and ".join(adapted)} if adapted else {}
+    return {**changed, **({"frozen": f"for {written(frozen)} only"} if frozen else {})}
 
 
 def checked_pairs(checked: Sequence[Mapping[str, int]]) -> dict[str, object]:

@@ -48,3 +48,12 @@ def test_checked_sizes_in_a_summary() -> None:
 def test_frozen_sizes_in_a_summary() -> None:
     assert frozen_pairs({"frozen": PRICED}) == {"frozen": "for batch=1 seq=128 only"}
     assert frozen_pairs({"frozen": {}}) == frozen_pairs(None) == {}
+
+
+def test_what_was_changed_on_request_is_said() -> None:
+    model = {"adapted": ["inlining 1 function", "converting operator set 13 to 18"], "frozen": {"n": 3}}
+    assert frozen_pairs(model) == {
+        "changed": "inlining 1 function and converting operator set 13 to 18",
+        "frozen": "for n=3 only",
+    }
+    assert frozen_pairs({"adapted": [], "frozen": {}}) == {}
