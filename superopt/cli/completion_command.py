@@ -36,6 +36,10 @@ def completion(
     """
     del database
     output = Output(as_json)
-    script = get_completion_script(prog_name="superopt", complete_var=COMPLETING, shell=shell)
+    script = get_completion_script(
+        prog_name="superopt",
+        complete_var=COMPLETING,
+        shell=shell,  # nosec B604: the name of the shell; nothing is run
+    )
     output.document({"shell": shell, "script": script})
     output.line(script)
