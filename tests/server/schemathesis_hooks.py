@@ -44,6 +44,7 @@ def before_load_schema(context: schemathesis.HookContext, raw_schema: dict[str, 
     options["properties"]["objective"]["enum"] = ["latency"]
     options["properties"]["search"]["enum"] = ["auto"]
     options["properties"]["runtime"]["enum"] = ["portable"]
+    del options["properties"]["training"]
 
 
 @schemathesis.hook
