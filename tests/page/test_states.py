@@ -95,15 +95,18 @@ def test_an_advanced_option_that_is_wrong_is_unfolded(page: Page, model: Path) -
     expect(page.get_by_label("Seed")).to_be_focused()
 
 
-def test_an_objective_of_clusters_is_offered_with_one(page: Page) -> None:
+def test_a_search_of_clusters_is_offered_with_one(page: Page) -> None:
     page.goto("/")
-    objective = page.get_by_label("Objective")
-    expect(objective.get_by_role("option")).to_have_count(6)
+    page.get_by_text("Advanced options").click()
+    search = page.get_by_label("Search")
+    only = search.get_by_role("option", name=re.compile("^None"))
+    expect(only).to_have_count(0)
     cluster = {"name": "c.yaml", "mimeType": "text/yaml", "buffer": b"nodes: []"}
     page.get_by_label("Drop a model, or choose files").set_input_files(cluster)
-    expect(objective.get_by_role("option", name="Training")).to_have_count(1)
+    expect(only).to_have_count(1)
+    search.select_option("none")
     page.get_by_role("button", name="Remove c.yaml").click()
-    expect(objective).to_have_value("latency")
+    expect(search).to_have_value("auto")
 
 
 NAMES = ("Модель “v2” (final).onnx", 'a "quoted" name.onnx', f"{'long ' * 30}name.onnx")

@@ -126,7 +126,6 @@ def test_a_body_that_is_not_what_is_expected(
             '{"search": "none"}',
             "options: search: expected one of auto, backtracking, regions, beam (none only with a cluster)",
         ),
-        ('{"objective": "training"}', "options: objective: expected one of latency, throughput, flops, "),
         ('{"budget": "5"}', "options: budget: expected a number of seconds, "),
         ('{"runtime": "tvm"}', "options: runtime: expected one of portable, onnxruntime, got 'tvm'"),
         ("[" * 100_000, "options: "),
