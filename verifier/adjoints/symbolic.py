@@ -22,6 +22,7 @@ from superopt.errors import SuperoptError
 from superopt.instances.instance import Instance
 from superopt.verifier.adjoints.pairing import sides
 from superopt.verifier.prove.solver import SolverLimits
+from superopt.z3_without_timeouts import Solver
 
 LIMITS = SolverLimits(resources=1_000_000)
 Expression = Any  # z3 has no types
@@ -71,7 +72,7 @@ def _is_zero(difference: Expression) -> bool:
 def _are_zero(
     differences: list[Expression], domain: SymbolicDomain, context: z3.Context, limits: SolverLimits
 ) -> bool:
-    solver = z3.Solver(ctx=context)
+    solver = Solver(ctx=context)
     solver.set(rlimit=limits.resources, max_memory=limits.megabytes)
     solver.add(*domain.facts, *domain.needs, *domain.definitions)
     zero = z3.RealVal(0, context)
