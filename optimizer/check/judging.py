@@ -96,14 +96,14 @@ class Judge:
         if direct.excess(NONE, floor) <= 1:
             return Agreement(True, direct.absolute, direct.largest, direct.excess(NONE, floor))  # noqa: FBT003
         own, error, aim, kind = NONE, direct, a, SPREAD
+        precision = NONE
         precise = self._baseline.precise(sample)
         exact = None if precise is None else _aim(precise, ours, settle)
         if exact is not None:
-            found = distance(a, exact)
+            found = precision = distance(a, exact)
             if found.rms <= max(CONCLUSIVE_SHARE, _COARSE * floor):
                 own, error, aim, kind = found, distance(b, exact), exact, DOUBLE
         spread: list[Array] = []
-        precision = own
         if error.excess(own, floor) > 1:
             tensors = (run.get(ours.name) for run in self._baseline.perturbed(sample))
             spread = [settle(t) for t in tensors if t is not None and t.shape == ours.array.shape]
@@ -170,7 +170,8 @@ def _aim(precise: Precise, leaf: Leaf, settle: Settle) -> Array | None:
 def _unlike(leaf: Leaf, array: Array, runs: Sequence[Array], tolerance: float) -> str:
     """Why the elements are not those of such runs. Where the original is exact, and yet rounding changes much
     of it, comparisons of equal numbers decide: then each element is one of those that such runs have, but for
-    as many as one run has that no other one has."""
+    as many as one run has that no other one has. Equal runs count once."""
+    runs = [run for at, run in enumerate(runs) if not any(np.array_equal(run, r) for r in runs[:at])]
     tolerance *= float(np.abs(runs[0][np.isfinite(runs[0])]).max(initial=0.0))
     own = max(_stray(run, [*runs[:at], *runs[at + 1 :]], tolerance) for at, run in enumerate(runs))
     strays = _stray(array, runs, tolerance)

@@ -275,6 +275,38 @@ def test_ties_that_rounding_decides_may_flip_and_others_not() -> None:
     assert "not where rounding alone changes the original" in different.why
 
 
+def noise(*, scaled: bool) -> onnx.ModelProto:
+    """Beside a sum, one that is 0 but for rounding, of weights less their mean. Inputs do not change it."""
+    weights: dict[str, object] = {
+        "w": np.random.default_rng(7).standard_normal((64, 200)).astype(np.float32),
+        "axis": np.array([1]),
+        "factor": np.float32(3),
+    }
+    nodes: list[Made] = [
+        ("Add", "x w", "y", {}),
+        ("ReduceMean", "w", "m", {"axes": [1]}),
+        ("Sub", "w m", "d", {}),
+    ]
+    if scaled:
+        nodes += [
+            ("Mul", "d factor", "f", {}),
+            ("ReduceSum", "f axis", "s", {}),
+            ("Div", "s factor", "n", {}),
+        ]
+    else:
+        nodes += [("ReduceSum", "d axis", "n", {})]
+    outputs = {"y": TensorProto.FLOAT, "n": TensorProto.FLOAT}
+    return typed(network(nodes, weights, {"x": [64, 200]}, outputs))
+
+
+@pytest.mark.parametrize("deadline", [0.0, math.inf], ids=["by the spread", "by double precision"])
+def test_an_output_that_is_only_rounding_may_round_otherwise(deadline: float) -> None:
+    """It is no choice between numbers, although runs with other inputs repeat it exactly."""
+    reference = reference_of(noise(scaled=False), deadline=deadline)
+    found = check_equivalence(reference, LoadedModel(noise(scaled=True).SerializeToString(), 1))
+    assert found.passed, found.why
+
+
 def test_without_double_precision_the_spread_decides() -> None:
     """The deadline of the baseline has passed: nothing but the first perturbed runs is measured."""
     original, rewritten = variance(by_product=False), variance(by_product=True)
