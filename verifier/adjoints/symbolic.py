@@ -22,9 +22,8 @@ from superopt.errors import SuperoptError
 from superopt.instances.instance import Instance
 from superopt.verifier.adjoints.pairing import sides
 from superopt.verifier.prove.solver import SolverLimits
-from superopt.z3_without_timeouts import Solver
 
-LIMITS = SolverLimits(resources=1_000_000)
+LIMITS = SolverLimits(milliseconds=5_000, resources=1_000_000)
 Expression = Any  # z3 has no types
 
 
@@ -72,8 +71,8 @@ def _is_zero(difference: Expression) -> bool:
 def _are_zero(
     differences: list[Expression], domain: SymbolicDomain, context: z3.Context, limits: SolverLimits
 ) -> bool:
-    solver = Solver(ctx=context)
-    solver.set(rlimit=limits.resources, max_memory=limits.megabytes)
+    solver = z3.Solver(ctx=context)
+    solver.set(timeout=limits.milliseconds, rlimit=limits.resources, max_memory=limits.megabytes)
     solver.add(*domain.facts, *domain.needs, *domain.definitions)
     zero = z3.RealVal(0, context)
     solver.add(z3.Or(*(difference != zero for difference in differences)))
