@@ -257,21 +257,28 @@ def test_states_say_what_they_are() -> None:
         ({"accumulate": 0}, "accumulate: expected a whole number, at least 1, got 0"),
         ({"clip_norm": 0.0}, "clip_norm: expected a number, above 0, got 0.0"),
         ({"decayed": "biases"}, "decayed: expected one of all, matrices, got 'biases'"),
-        ({"schedule": "cosine"}, "schedule: expected one of constant.*, got 'cosine'"),
-        ({"schedule": "linear:total=5,total=6"}, "schedule: expected one of"),
-        (
-            {"schedule": "linear:total=5,warmup=5"},
-            "schedule: expected .* updates of at least 6, got 5",
-        ),
-        ({"schedule": "linear:total=many"}, "schedule: expected one of"),
-        ({"schedule": "step:every=1,factor=0"}, "schedule: expected a positive factor, got 0"),
-        ({"schedule": "cosine:total=3,end=2"}, "schedule: expected end between 0 and 1, got 2"),
-        ({"schedule": "constant:end=1"}, "schedule: expected one of"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_named(options: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidOptionError, match=message):
         UpdateSettings(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        ("cosine", "schedule: expected one of constant.*, got 'cosine'"),
+        ("linear:total=5,total=6", "schedule: expected one of"),
+        ("linear:total=5,warmup=5", "schedule: expected .* updates of at least 6, got 5"),
+        ("linear:total=many", "schedule: expected one of"),
+        ("step:every=1,factor=0", "schedule: expected a positive factor, got 0"),
+        ("cosine:total=3,end=2", "schedule: expected end between 0 and 1, got 2"),
+        ("constant:end=1", "schedule: expected one of"),
+    ],
+)
+def test_a_schedule_that_makes_no_sense_is_named(schedule: str, message: str) -> None:
+    with pytest.raises(InvalidOptionError, match=message):
+        parse_schedule(schedule)
 
 
 def test_the_values_of_a_schedule_have_any_order() -> None:
