@@ -111,7 +111,7 @@ def _race(url: str, name: str) -> None:
 
 
 def _serve(url: str, changed: Settings, edge: Edge | None, port: int) -> None:
-    Upload.inspect = lambda _: None  # type: ignore[method-assign,assignment] # models here are no models,
+    Upload.inspect = lambda *_: None  # type: ignore[method-assign,assignment] # models here are no models,
     server_app.prepare = lambda: None  # and nothing has to be ready to look at them
     if edge is not None:
         arm(edge)
@@ -128,6 +128,7 @@ def rescue(database: Database, changed: Settings) -> None:
     thread.start()
     try:
         while any(not job.state.final for job in database.jobs.list()):
+            assert thread.is_alive(), "the worker ended with jobs left to do"
             stop.wait(0.05)
     finally:
         stop.set()

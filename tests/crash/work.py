@@ -40,4 +40,7 @@ def quick(arguments: Json, progress: Progress) -> Json:
     report = {"schema": 1, "seed": options.get("seed"), "model": {"name": arguments["model_name"]}}
     (directory / "report.json").write_text(json.dumps(report))
     progress({"step": 2})
-    return {"result": "output/model.onnx"}
+    return {
+        "result": "output/model.onnx",
+        "outcome": {"returned": "original", "ratio": 1.0, "measured": False},
+    }
