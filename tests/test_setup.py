@@ -94,7 +94,7 @@ def test_the_end_of_a_run_says_once_how_to_get_what_was_missing(tmp_path: Path) 
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *words, str(test)],
         cwd=ROOT,
-        env={**os.environ, "PATH": str(tmp_path), "HOME": str(tmp_path)},
+        env={**os.environ, "PATH": str(tmp_path), "HOME": str(tmp_path), "PYTEST_ADDOPTS": ""},
         capture_output=True,
         text=True,
         check=False,

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from superopt.axioms import AxiomSet, load_axioms
-from superopt.cli import axiom_analysis_commands
 from superopt.cli.main import run
 from superopt.equations import parse_equation
 
@@ -29,7 +28,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _plant(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setattr(axiom_analysis_commands, "load_axioms", lambda: _axioms(text))
+    monkeypatch.setattr("superopt.axioms.load_axioms", lambda: _axioms(text))
 
 
 ASSOCIATIVE = "concat[axis=a](x, concat[axis=a](y, z)) = concat[axis=a](concat[axis=a](x, y), z)"

@@ -13,8 +13,8 @@ from superopt.optimizer import Options
     [
         ({"objective": "beauty"}, "objective: expected one of latency, throughput, flops, .*, got 'beauty'"),
         (
-            {"objective": "training"},
-            "objective: expected one of latency, .*, launches .training only with a cluster., got 'training'",
+            {"search": "none"},
+            "search: expected one of auto, backtracking, regions, beam .none only with a cluster., got 'none'",
         ),
         (
             {"objective": "memory", "cluster": "dgx-h100"},
