@@ -14,7 +14,7 @@ from superopt.optimizer import Options
         ({"objective": "beauty"}, "objective: expected one of latency, throughput, flops, .*, got 'beauty'"),
         (
             {"search": "none"},
-            "search: expected one of auto, backtracking, regions, beam .none only with a cluster., got 'none'",
+            "search: expected one of auto, backtracking, regions, beam .none only with a cluster., got",
         ),
         (
             {"objective": "memory", "cluster": "dgx-h100"},
