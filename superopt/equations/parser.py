@@ -217,8 +217,10 @@ class _Reader:
 
     def _value(self, tree: Tree) -> AttributeTerm:
         inner = _trees(tree)
-        if tree.data == "integers" or (tree.data == "parenthesised" and inner[0].data == "integer"):
+        if tree.data == "parenthesised" and inner[0].data == "integer":
             return self._integers(tree)
+        if tree.data == "integers":
+            return self._tuple(tree)
         if tree.data == "name" and str(tree.children[0]) in KEYWORDS:
             return str(tree.children[0])
         value = self.number(tree)
@@ -262,6 +264,20 @@ class _Reader:
             return _ARITHMETIC[tree.data](left, right)
         except IllTypedError as error:
             raise self._error(tree, str(error)) from None
+
+    def _tuple(self, tree: Tree) -> AttributeTerm:
+        """Whole numbers; or matrices, tuples of tuples of numbers, which only some attributes take."""
+        if any(child.data == "integers" for child in _trees(tree)):
+            return cast("AttributeTerm", self._nested(tree))
+        return self._integers(tree)
+
+    def _nested(self, tree: Tree) -> object:
+        if tree.data == "integers":
+            return tuple(map(self._nested, _trees(tree)))
+        number = self.number(tree)
+        if not isinstance(number, int | Fraction):
+            raise self._error(tree, "expected a number without names in a matrix")
+        return number
 
     def _integers(self, tree: Tree) -> tuple[int, ...]:
         numbers = [self.number(child) for child in _trees(tree)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
+from typing import cast
 
 from superopt.ir.numbers import AttributeVariable, NumberExpression, number_text
 from superopt.ir.terms import (
@@ -73,9 +73,8 @@ def _value(value: AttributeTerm) -> str:
         case AttributeVariable() | NumberExpression():
             return number_text(value)
         case tuple():
-            return f"({', '.join(str(part) for part in value)}{',' if len(value) == 1 else ''})"
-        case Fraction():
-            return str(value)
+            parts = cast("tuple[AttributeTerm, ...]", value)
+            return f"({', '.join(map(_value, parts))}{',' if len(parts) == 1 else ''})"
         case _:
             return str(value)
 

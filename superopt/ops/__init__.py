@@ -3,6 +3,7 @@
 from superopt.ops import (
     activation,
     affine,
+    bilinear,
     conv_gradients,
     convolution,
     elementwise,
@@ -46,6 +47,7 @@ __all__ = [
     "attribute_defaults",
     "attribute_names",
     "attributes_of",
+    "bilinear",
     "conv_gradients",
     "convolution",
     "elementwise",

@@ -76,6 +76,7 @@ class Operator(ABC):
     Other traits serve cost models, drawings, placement and lowering instead of lists of operator names:
 
     - ``comparing``: the result depends on which of two numbers is larger;
+    - ``rounds_more``: rounding errors are larger than those of the definition;
     - elements: it only ``moves`` them; it ``renames`` a tensor (the same elements in the same order), or
       ``repeats`` axes of size 1; it ``joins`` tensors; the ``half`` of a tensor that it gives (0 or 1), for
       which graphs use the operator ``in_graphs``;
@@ -143,6 +144,7 @@ class Operator(ABC):
     divides: ClassVar[Divided | None] = None
     gathers: ClassVar[bool] = False
     undone_by: ClassVar[str | None] = None
+    rounds_more: ClassVar[bool] = False
     typical: ClassVar[Mapping[str, tuple[object, ...]]] = {}
 
     def infer(self, *types: ValueType) -> tuple[TensorType, ...]:

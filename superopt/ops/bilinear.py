@@ -1,0 +1,265 @@
+"""Convolution by a bilinear algorithm: fewer multiplications per tile than the definition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, TypeVar
+
+import numpy as np
+
+from superopt.domains import Domain
+from superopt.domains.arrays import padded
+from superopt.ir.dimensions import Dimension, floor_divide
+from superopt.ir.types import TensorType, ValueType
+from superopt.ops.base import (
+    Operator,
+    Work,
+    equal_dimensions,
+    moved_bytes,
+    register,
+    require_float,
+    require_rank,
+    tensors,
+)
+from superopt.ops.convolution import Conv
+from superopt.ops.filter_algorithms import (
+    KARATSUBA,
+    FilterAlgorithm,
+    Matrix,
+    Tiling,
+    by_definition,
+    entries,
+    taps_of,
+)
+from superopt.ops.roles import Product
+from superopt.ops.splits import Splits, undivided
+from superopt.ops.windows import Padding, Window, explicit_padding, windows
+
+A = TypeVar("A")
+_TYPICAL: Mapping[str, tuple[object, ...]] = {"rows": (KARATSUBA, ()), "columns": ((), KARATSUBA)}
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class FilterTransform(Operator):
+    """The kernel of a convolution at the points of its algorithms along ``rows`` and ``columns``: one kernel
+    below the other for each point, first those of the first point along the columns. The term has a type
+    only if the algorithms compute a filter of the kernel's extent, coefficient by coefficient."""
+
+    name: ClassVar[str] = "filter_transform"
+    inputs: ClassVar[int] = 1
+    polynomial: ClassVar[bool] = True
+    linear: ClassVar[bool] = True
+    keeps_zero: ClassVar[bool] = True
+    positions: ClassVar[int | None] = 4
+    ranks: ClassVar[tuple[int, ...]] = (4,)
+    parameters: ClassVar[int | None] = 0
+    kernel_input: ClassVar[int | None] = 0
+    typical: ClassVar[Mapping[str, tuple[object, ...]]] = _TYPICAL
+    rows: FilterAlgorithm = ()
+    columns: FilterAlgorithm = ()
+
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """[o, c, kh, kw] -> [points o, c, 1 or kh, 1 or kw]."""
+        (weight,) = tensors(self.name, 1, types)
+        require_rank(self.name, weight, 4)
+        require_float(self.name, weight)
+        outputs, channels, *extents = weight.shape
+        for axis, algorithm in enumerate((self.rows, self.columns)):
+            if algorithm:
+                where = f"{self.name}, {'columns' if axis else 'rows'}"
+                equal_dimensions(f"{where}, taps", extents[axis], taps_of(where, algorithm))
+                outputs, extents[axis] = outputs * len(algorithm[1]), 1
+        return (weight.with_shape((outputs, channels, *extents)),)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """The matrices of the weights, applied to the last two axes."""
+        (weight,) = arrays
+        outputs, channels, height, width = domain.shape(weight)
+        down, across = (algorithm[1] if algorithm else () for algorithm in (self.rows, self.columns))
+        weight = _applied(domain, down, weight, across)
+        rows, columns = (len(down), 1) if down else (1, height), (len(across), 1) if across else (1, width)
+        weight = domain.reshape(weight, (outputs, channels, *rows, *columns))
+        weight = domain.transpose(weight, (4, 2, 0, 1, 3, 5))
+        shape = (rows[0] * columns[0] * outputs, channels, rows[1], columns[1])
+        return (domain.reshape(weight, shape),)
+
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """None: it is computed once, before the run."""
+        return undivided(inputs, outputs)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class BilinearConv(Operator):
+    """``conv`` with stride 1, tile by tile: ``rows`` and ``columns`` are the algorithms along the two axes,
+    the second input is the kernel after ``filter_transform`` by the same. The term has a type only if they
+    compute a filter, coefficient by coefficient. (Winograd 1980, Arithmetic Complexity of Computations; Lavin
+    and Gray 2016, Fast Algorithms for Convolutional Neural Networks.)"""
+
+    name: ClassVar[str] = "bilinear_conv"
+    inputs: ClassVar[int] = 2
+    polynomial: ClassVar[bool] = True
+    positions: ClassVar[int | None] = 4
+    ranks: ClassVar[tuple[int, ...]] = (4,)
+    product: ClassVar[Product | None] = Product.CONVOLUTION
+    parameters: ClassVar[int | None] = 1
+    windowed: ClassVar[bool] = True
+    rounds_more: ClassVar[bool] = True
+    typical: ClassVar[Mapping[str, tuple[object, ...]]] = _TYPICAL
+    rows: FilterAlgorithm = ()
+    columns: FilterAlgorithm = ()
+    padding: Padding = "valid"
+
+    @property
+    def points(self) -> int:
+        """Multiplications of a tile, without those of an axis that has no algorithm."""
+        return len(self.rows[0] if self.rows else (1,)) * len(self.columns[0] if self.columns else (1,))
+
+    @property
+    def definition(self) -> Conv:
+        """The convolution that it computes."""
+        return Conv(padding=self.padding)
+
+    def kernel(self, weight: TensorType) -> TensorType:
+        """The type of the kernel before its transform."""
+        outputs, channels, *extents = weight.shape
+        for axis, algorithm in enumerate((self.rows, self.columns)):
+            if algorithm:
+                where = f"{self.name}, {'columns' if axis else 'rows'}"
+                taps = taps_of(where, algorithm)
+                equal_dimensions(f"{where}, extent of the transformed kernel", extents[axis], 1)
+                extents[axis] = taps
+        each = floor_divide(outputs, self.points)
+        equal_dimensions(f"{self.name}, outputs at all points", outputs, each * self.points)
+        return weight.with_shape((each, channels, *extents))
+
+    def window(self, *inputs: TensorType) -> Window:
+        """A window of the size of the kernel."""
+        data, weight = inputs
+        return self.definition.window(data, self.kernel(weight))
+
+    def groups(self, data: TensorType, weight: TensorType) -> Dimension:
+        """Channels of the input divided by those of the weight; raises unless that divides the outputs."""
+        return self.definition.groups(data, self.kernel(weight))
+
+    def unseen(self, *inputs: TensorType) -> frozenset[tuple[object, ...]]:
+        """That windows are odd with symmetric padding; that groups divide the outputs."""
+        data, weight = inputs
+        return self.definition.unseen(data, self.kernel(weight))
+
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """([n, c, h, w], [points o, c / g, 1 or kh, 1 or kw]) -> [n, o, h', w']."""
+        data, weight = tensors(self.name, 2, types)
+        require_rank(f"{self.name}, second input", weight, 4)
+        if not self.rows and not self.columns:
+            return self.definition.infer_whole(data, weight)
+        return self.definition.infer_whole(data, self.kernel(weight))
+
+    def tilings(self, data: tuple[int, ...], weight: tuple[int, ...]) -> tuple[Tiling, Tiling]:
+        """How tiles lie along rows and columns, for the shapes of the inputs."""
+        algorithms = tuple(
+            algorithm or by_definition(extent)
+            for algorithm, extent in zip((self.rows, self.columns), weight[2:], strict=True)
+        )
+        taps = tuple(len(algorithm[1][0]) for algorithm in algorithms)
+        top, left, bottom, right = explicit_padding(
+            (data[2], data[3]), (taps[0], taps[1]), (1, 1), (1, 1), self.padding
+        )
+        return Tiling(algorithms[0], data[2], top, bottom), Tiling(algorithms[1], data[3], left, right)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Transforms tiles, multiplies them with the kernels at each point, sums over channels, transforms
+        back."""
+        data, weight = arrays
+        n, *_ = domain.shape(data)
+        rows, columns = self.tilings(domain.shape(data), domain.shape(weight))
+        outputs = domain.shape(weight)[0] // self.points
+        tiles = _applied(domain, rows.left, _tiles(domain, data, rows, columns), columns.left)
+        products = _pointwise(domain, tiles, self._at_points(domain, weight, rows, columns))
+        shape = (n, outputs, rows.tiles, columns.tiles, rows.points, columns.points)
+        back = _applied(
+            domain, _turned(rows.result), domain.reshape(products, shape), _turned(columns.result)
+        )
+        image = domain.reshape(
+            domain.transpose(back, (0, 1, 2, 4, 3, 5)),
+            (n, outputs, rows.tiles * rows.step, columns.tiles * columns.step),
+        )
+        return (domain.slice(domain.slice(image, 2, 0, rows.outputs), 3, 0, columns.outputs),)
+
+    def _at_points(self, domain: Domain[A], weight: A, rows: Tiling, columns: Tiling) -> A:
+        """The transformed kernel as [o, c / g, points]; an axis without an algorithm has one for each tap."""
+        total, channels, height, width = domain.shape(weight)
+        down, across = len(self.rows[0]) if self.rows else 1, len(self.columns[0]) if self.columns else 1
+        outputs = total // (down * across)
+        weight = domain.reshape(weight, (across, down, outputs, channels, height, width))
+        weight = domain.transpose(weight, (2, 3, 1, 4, 0, 5))
+        return domain.reshape(weight, (outputs, channels, rows.points * columns.points))
+
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """Samples, as for the convolution; the points share their outputs."""
+        data, weight = inputs
+        whole = self.definition.splits((data, self.kernel(weight)), outputs)
+        return Splits(whole.dimensions[:1], ((0, None, None, None), (None,) * 4), ((0, None, None, None),))
+
+    def work(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Work:
+        """Two operations per multiplication of a tile, and per entry of the transforms of data and
+        results."""
+        data, weight = inputs
+        image = outputs[0]
+        products, step = weight.shape[2] * weight.shape[3] * self.points, 1
+        transforms: Dimension = 0
+        for algorithm in (self.rows, self.columns):
+            if algorithm:
+                left, _, result = algorithm
+                step *= len(result[0])
+                used = data.elements * entries(left) + image.elements * entries(result)
+                transforms += floor_divide(2 * used, len(result[0]))
+        summed = floor_divide(2 * image.elements * weight.shape[1] * products, step)
+        return Work(summed + transforms, moved_bytes(inputs, outputs))
+
+
+def _tiles(domain: Domain[A], data: A, rows: Tiling, columns: Tiling) -> A:
+    """[n, c, h, w] -> [n, c, tiles down, tiles across, rows of a tile, columns of a tile]."""
+    margins = (rows.before, columns.before, rows.after, columns.after)
+    image = domain.rearrange(lambda part: padded(part, margins), data)
+    reads, steps = (rows.reads, columns.reads), (rows.step, columns.step)
+    return windows(domain, image, reads, steps, (1, 1), (0, 0, 0, 0), repeat_edge=False)
+
+
+def _pointwise(domain: Domain[A], tiles: A, kernels: A) -> A:
+    """Sums over the channels of a group, at each point: [n, c, tiles down, tiles across, points down, points
+    across] and [o, c / g, points] -> [n, g, o / g, tiles, points]."""
+    n, channels, down, across, *_ = domain.shape(tiles)
+    outputs, per_group, points = domain.shape(kernels)
+    groups = channels // per_group
+    tiles = domain.reshape(tiles, (n, groups, per_group, down * across, points))
+    kernels = domain.reshape(kernels, (1, groups, outputs // groups, per_group, points))
+    products = domain.matmul(
+        domain.transpose(kernels, (0, 1, 4, 2, 3)), domain.transpose(tiles, (0, 1, 4, 2, 3))
+    )
+    return domain.transpose(products, (0, 1, 3, 4, 2))
+
+
+def _applied(domain: Domain[A], left: Matrix, array: A, right: Matrix) -> A:
+    """left array right^T over the last two axes, without the matrices that are empty."""
+    ones = (1,) * (len(domain.shape(array)) - 2)
+    if left:
+        array = domain.matmul(_constant(domain, left, ones), array)
+    return domain.matmul(array, _constant(domain, _turned(right), ones)) if right else array
+
+
+def _constant(domain: Domain[A], matrix: Matrix, ones: tuple[int, ...]) -> A:
+    exact = [[Fraction(entry) for entry in row] for row in matrix]
+    numerators = np.array([[entry.numerator for entry in row] for row in exact], np.int64)
+    denominators = np.array([[entry.denominator for entry in row] for row in exact], np.int64)
+    return domain.reshape(domain.constant(numerators, denominators), (*ones, *numerators.shape))
+
+
+def _turned(matrix: Matrix) -> Matrix:
+    return tuple(zip(*matrix, strict=True))
+
+
+__all__ = ["BilinearConv", "FilterTransform"]

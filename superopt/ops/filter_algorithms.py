@@ -1,0 +1,127 @@
+"""Bilinear algorithms for filters along one axis, as attributes of operators, and the tiles of an axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+
+from superopt.errors import IllTypedError
+
+Matrix: TypeAlias = "tuple[tuple[int | Fraction, ...], ...]"
+Matrices: TypeAlias = "tuple[Matrix, Matrix, Matrix]"
+FilterAlgorithm: TypeAlias = "Matrices | tuple[()]"
+"""``out = result^T ((left x) * (right w))`` for successive outputs of a filter along one axis: matrices with
+one row per multiplication, over the data, the weights and the outputs of a tile. () is the definition."""
+
+KARATSUBA: Matrices = (
+    ((1, -1, 0), (0, 1, 0), (0, 1, -1)),
+    ((1, 0), (1, 1), (0, 1)),
+    ((1, 0), (1, 1), (0, -1)),
+)
+"""Two outputs of two taps by three multiplications (Karatsuba 1962)."""
+
+
+def by_definition(taps: int) -> Matrices:
+    """One output of a filter, with one multiplication per tap."""
+    identity = tuple(tuple(int(i == j) for j in range(taps)) for i in range(taps))
+    return identity, identity, ((1,),) * taps
+
+
+@lru_cache(maxsize=4096)
+def taps_of(where: str, algorithm: Matrices) -> int:
+    """The number of taps of the filter that an algorithm computes. Raises IllTypedError, with a coefficient
+    that differs, if it computes none."""
+    if len(algorithm) != 3 or any(not matrix or not matrix[0] for matrix in algorithm):
+        raise IllTypedError(f"{where}: expected three matrices (data, weights, results), got {algorithm}")
+    if (
+        any(len({len(row) for row in matrix}) != 1 for matrix in algorithm)
+        or len(set(map(len, algorithm))) != 1
+    ):
+        raise IllTypedError(f"{where}: expected matrices with equally many rows, each of one length")
+    left, right, result = (np.array(matrix, object) for matrix in algorithm)
+    reads, taps, outputs = left.shape[1], right.shape[1], result.shape[1]
+    if reads != outputs + taps - 1:
+        raise IllTypedError(
+            f"{where}: expected to read {outputs + taps - 1} numbers for {outputs} outputs of {taps} taps, "
+            f"got {reads}"
+        )
+    computed = np.einsum("pi,pj,pk->ijk", left, right, result)
+    for i, j, k in np.ndindex(reads, taps, outputs):
+        expected = int(i == j + k)
+        if computed[i, j, k] != expected:
+            raise IllTypedError(
+                f"{where}: no algorithm for a filter: output {k} has x[{i}] w[{j}] "
+                f"{computed[i, j, k]} times, expected {expected}"
+            )
+    return taps
+
+
+def entries(matrix: Matrix) -> int:
+    """The entries that are not zero."""
+    return sum(entry != 0 for row in matrix for entry in row)
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """Tiles along one axis of an image of that ``size``, with zeros ``before`` and ``behind`` it."""
+
+    algorithm: Matrices
+    size: int
+    before: int
+    behind: int
+
+    @property
+    def left(self) -> Matrix:
+        """[points, reads]: the transform of the data."""
+        return self.algorithm[0]
+
+    @property
+    def result(self) -> Matrix:
+        """[points, step]: the transposed transform of the products."""
+        return self.algorithm[2]
+
+    @property
+    def points(self) -> int:
+        """Multiplications of a tile."""
+        return len(self.left)
+
+    @property
+    def reads(self) -> int:
+        """Numbers that a tile reads."""
+        return len(self.left[0])
+
+    @property
+    def step(self) -> int:
+        """Outputs of a tile."""
+        return len(self.result[0])
+
+    @property
+    def outputs(self) -> int:
+        """Outputs along the axis."""
+        return self.size + self.before + self.behind - (self.reads - self.step)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles along the axis, the last of which may be partial."""
+        return -(-self.outputs // self.step)
+
+    @property
+    def after(self) -> int:
+        """Zeros behind the image that complete the last tile."""
+        return (self.tiles - 1) * self.step + self.reads - self.size - self.before
+
+
+__all__ = [
+    "KARATSUBA",
+    "FilterAlgorithm",
+    "Matrices",
+    "Matrix",
+    "Tiling",
+    "by_definition",
+    "entries",
+    "taps_of",
+]
