@@ -12,6 +12,7 @@ from onnx.defs import OpSchema
 from superopt.errors import UnsupportedError
 from superopt.ir.graph import Node
 from superopt.onnx_io import (
+    emit_bilinear,
     emit_conv_data_gradient,
     emit_conv_weight_gradient,
     emit_elementwise,
@@ -25,6 +26,7 @@ from superopt.onnx_io.recipes import Emission, OnnxAttribute, Operand, Recipe, W
 from superopt.ops import Operator, attributes_of
 from superopt.ops.activation import Gelu, HardSwish, LogSoftmax, Silu, Softmax
 from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd, ChannelScale
+from superopt.ops.bilinear import BilinearConv, FilterTransform
 from superopt.ops.conv_gradients import ConvDataGradient, ConvWeightGradient
 from superopt.ops.convolution import Conv, Enlarge, KernelResponse
 from superopt.ops.elementwise import Add, Divide, Multiply, Power, Scale, Subtract
@@ -57,6 +59,7 @@ EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
     BatchNormScale: emit_layers.batch_norm_scale,
     BatchNormShift: emit_layers.batch_norm_shift,
     BiasAdd: emit_layers.bias_add,
+    BilinearConv: emit_bilinear.bilinear_conv,
     Broadcast: emit_shape.broadcast,
     ChannelScale: lambda emission, node: emit_elementwise.per_channel(emission, node, "Mul"),
     Cast: emit_selection.cast,
@@ -70,6 +73,7 @@ EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
     Divide: emit_elementwise.pointwise,
     Enlarge: emit_layers.enlarge,
     Equal: emit_selection.pointwise,
+    FilterTransform: emit_bilinear.filter_transform,
     Full: emit_shape.filled,
     Gelu: emit_elementwise.gelu,
     Greater: emit_selection.pointwise,

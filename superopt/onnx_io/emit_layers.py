@@ -7,11 +7,13 @@ import numpy as np
 from superopt.errors import UnsupportedError
 from superopt.ir.graph import Node, Value
 from superopt.ir.types import ElementType
+from superopt.onnx_io.emit_bilinear import bilinear_convolution
 from superopt.onnx_io.emit_elementwise import Spread, per_channel, without_broadcasts
 from superopt.onnx_io.protos import dtype_of
 from superopt.onnx_io.recipes import Emission, OnnxAttribute, Operand, Recipe, Writer, known
 from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd
 from superopt.ops.base import axis_of
+from superopt.ops.bilinear import BilinearConv
 from superopt.ops.convolution import Conv, Enlarge, KernelResponse
 from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.pooling import AveragePool, MaxPool, Pool
@@ -35,7 +37,7 @@ def matmul(emission: Emission, node: Node) -> Recipe:
 
 
 def bias_add(emission: Emission, node: Node) -> Recipe:
-    """The bias of a Conv or Gemm with no other reader, or an Add."""
+    """The bias of a convolution or Gemm with no other reader, or an Add."""
     assert isinstance(node.operator, BiasAdd)
     data, bias = node.inputs
     rank = emission.rank(data)
@@ -46,6 +48,9 @@ def bias_add(emission: Emission, node: Node) -> Recipe:
     layer = emission.producer(data, Conv)
     if layer is not None and axis == 1 and getattr(layer.operator, "activation", "") == "none":
         return _convolution(emission, layer, node.values, bias)
+    bilinear = emission.producer(data, BilinearConv)
+    if bilinear is not None and axis == 1:
+        return bilinear_convolution(emission, bilinear, node.values, bias)
     product = emission.producer(data, Matmul)
     if product is not None and axis == 1 and rank == 2 and _fits_gemm(emission, product):
         return _gemm(emission, product, node.values, bias)

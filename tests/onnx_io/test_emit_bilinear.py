@@ -1,0 +1,187 @@
+"""Convolutions by bilinear algorithms compute in ONNX Runtime what the plain convolution computes there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+from typing import cast
+
+import numpy as np
+import onnx
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+from superopt.domains import Array
+from superopt.errors import UnsupportedError
+from superopt.generator.bilinear.filters import filters
+from superopt.ir import ElementType, Graph, Input, TensorType, Weight
+from superopt.ir.dimensions import Dimension, symbol
+from superopt.onnx_io import build_model
+from superopt.onnx_io.protos import dtype_of
+from superopt.ops.affine import BiasAdd
+from superopt.ops.bilinear import BilinearConv, FilterTransform
+from superopt.ops.convolution import Conv
+from superopt.ops.filter_algorithms import FilterAlgorithm
+from superopt.ops.windows import Padding
+from tests.onnx_io.kit import operators, session
+
+
+@cache
+def algorithm(outputs: int, taps: int) -> FilterAlgorithm:
+    """The algorithm for F(outputs, taps) with the least error; of no outputs, none."""
+    if not outputs:
+        return ()
+    best = filters(outputs, taps)[0].algorithm
+    left, right, result = (
+        tuple(
+            tuple(Fraction(entry) for entry in row) for row in cast("list[list[Fraction]]", matrix.tolist())
+        )
+        for matrix in (best.left, best.right, best.result)
+    )
+    return left, right, result
+
+
+@dataclass(frozen=True)
+class Case:
+    """A convolution, and the outputs of tiles along rows and columns."""
+
+    name: str
+    image: tuple[int, int, int, int]
+    kernel: tuple[int, int, int, int]
+    tiles: tuple[int, int]
+    padding: Padding = "same"
+    batch: Dimension | None = None
+    biased: bool = True
+    element: ElementType = ElementType.FLOAT
+    opset: int = 17
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def shape(self) -> tuple[Dimension, ...]:
+        return (self.image[0] if self.batch is None else self.batch, *self.image[1:])
+
+    @property
+    def algorithms(self) -> tuple[FilterAlgorithm, FilterAlgorithm]:
+        rows, columns = map(algorithm, self.tiles, self.kernel[2:])
+        return rows, columns
+
+    @property
+    def weights(self) -> dict[str, Array]:
+        generator = np.random.default_rng(0)
+        dtype = dtype_of(self.element)
+        return {
+            "w": (generator.normal(size=self.kernel) / np.sqrt(np.prod(self.kernel[1:]))).astype(dtype),
+            "b": generator.normal(size=self.kernel[:1]).astype(dtype),
+        }
+
+    def graph(self, tiles: tuple[int, int]) -> Graph:
+        """The convolution in those tiles, or the plain one."""
+        editor = Graph.empty().edit()
+        image = editor.add(Input("x", TensorType(self.element, self.shape))).value
+        kernel, bias = (
+            editor.add(Weight(label, TensorType(self.element, array.shape))).value
+            for label, array in self.weights.items()
+        )
+        if any(tiles):
+            rows, columns = self.algorithms
+            kernel = editor.add(FilterTransform(rows, columns), [kernel]).value
+            result = editor.add(BilinearConv(rows, columns, self.padding), [image, kernel]).value
+        else:
+            result = editor.add(Conv(padding=self.padding), [image, kernel]).value
+        if self.biased:
+            result = editor.add(BiasAdd(1), [result, bias]).value
+        editor.set_outputs([result])
+        return editor.build()
+
+    def built(self, tiles: tuple[int, int]) -> bytes:
+        return build_model(self.graph(tiles), self.weights, self.opset)
+
+
+ROWS = Case("rows", (1, 6, 12, 10), (8, 6, 3, 3), (4, 0))
+COLUMNS = Case("columns", (1, 6, 12, 12), (8, 6, 3, 3), (0, 4))
+BOTH = Case("both", (1, 6, 12, 8), (8, 6, 3, 3), (4, 4))
+SEQUENCE = Case("sequence", (1, 6, 1, 30), (8, 6, 1, 5), (0, 6))
+FEWER = Case("fewer outputs", (1, 8, 12, 10), (4, 8, 3, 3), (4, 0))
+CASES = (
+    ROWS,
+    COLUMNS,
+    BOTH,
+    SEQUENCE,
+    FEWER,
+    replace(FEWER, name="fewer outputs, columns", tiles=(0, 2)),
+    replace(FEWER, name="fewer outputs, no bias", biased=False),
+    replace(FEWER, name="fewer outputs, groups", kernel=(4, 4, 3, 3)),
+    replace(FEWER, name="fewer outputs, older operators", opset=9),
+    replace(BOTH, name="fewer outputs, both", kernel=(4, 6, 3, 3)),
+    replace(ROWS, name="no bias", biased=False),
+    replace(BOTH, name="groups", kernel=(9, 2, 3, 3)),
+    replace(BOTH, name="uneven padding", padding=(2, 0, 1, 3)),
+    replace(ROWS, name="uneven padding, rows", padding=(2, 0, 1, 3)),
+    replace(COLUMNS, name="uneven padding, columns", padding=(2, 0, 1, 3)),
+    replace(BOTH, name="automatic padding", padding="same_lower"),
+    replace(BOTH, name="no padding", padding="valid"),
+    replace(ROWS, name="partial tiles, rows", image=(1, 6, 11, 10)),
+    replace(COLUMNS, name="partial tiles, columns", image=(1, 6, 11, 9)),
+    replace(BOTH, name="partial tiles", image=(1, 6, 11, 10)),
+    replace(BOTH, name="partial tiles, older operators", image=(1, 6, 11, 10), opset=9),
+    replace(BOTH, name="one partial tile", image=(1, 6, 2, 3)),
+    replace(BOTH, name="different tiles", tiles=(2, 6), kernel=(8, 6, 5, 3)),
+    replace(ROWS, name="one output for each tile", tiles=(1, 0)),
+    replace(ROWS, name="one column", image=(1, 6, 12, 1), kernel=(8, 6, 3, 1)),
+    replace(BOTH, name="five taps", kernel=(8, 6, 5, 5)),
+    replace(BOTH, name="two taps", kernel=(8, 6, 2, 2), padding="valid"),
+    replace(BOTH, name="six outputs", tiles=(6, 6), image=(1, 6, 13, 11)),
+    replace(BOTH, name="batch", image=(2, 6, 11, 10)),
+    replace(ROWS, name="batch, rows", image=(3, 6, 11, 10)),
+    replace(FEWER, name="batch, fewer outputs", image=(2, 8, 11, 10)),
+    replace(BOTH, name="unknown batch", image=(3, 6, 11, 10), batch=symbol("n")),
+    replace(ROWS, name="unknown batch, rows", image=(2, 6, 11, 10), batch=symbol("n")),
+    replace(BOTH, name="f64", element=ElementType.DOUBLE),
+    replace(SEQUENCE, name="f64, sequence", image=(2, 6, 1, 31), element=ElementType.DOUBLE),
+    replace(BOTH, name="f16", element=ElementType.FLOAT16, tiles=(2, 2)),
+)
+TOLERANCES = {ElementType.FLOAT: 2e-5, ElementType.DOUBLE: 1e-12, ElementType.FLOAT16: 2e-2}
+
+
+def run(content: bytes, image: Array) -> list[Array]:
+    """In ONNX Runtime; it has no convolutions in double precision, which ONNX's reference computes."""
+    if image.dtype == np.float64:
+        return ReferenceEvaluator(onnx.load_from_string(content)).run(None, {"x": image})
+    return session(content).run(None, {"x": image})
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_it_computes_the_plain_convolution(case: Case) -> None:
+    built, plain = case.built(case.tiles), case.built((0, 0))
+    onnx.checker.check_model(built, full_check=True)
+    image = np.random.default_rng(1).normal(size=case.image).astype(dtype_of(case.element))
+    (got,), (expected,) = (run(content, image) for content in (built, plain))
+    assert got.dtype == expected.dtype
+    assert got.shape == expected.shape
+    np.testing.assert_allclose(got, expected, rtol=0, atol=TOLERANCES[case.element] * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_bias_is_added_before_tiles_are_transformed_back(case: Case) -> None:
+    assert "Add" not in operators(case.built(case.tiles)).split()
+
+
+def test_nodes_for_rows() -> None:
+    """A convolution for each point, one for all, and a single axis moved."""
+    assert operators(ROWS.built((4, 0))) == " ".join(
+        ["Conv"] * 6
+        + ["Concat", "Mul", "Reshape", "Conv", "Reshape", "MatMul", "Reshape", "Transpose", "Reshape"]
+    )
+
+
+def test_sizes_of_the_image_must_be_known() -> None:
+    editor = Graph.empty().edit()
+    rows, columns = BOTH.algorithms
+    image = editor.add(Input("x", TensorType(ElementType.FLOAT, (1, 6, symbol("h"), 8)))).value
+    kernel = editor.add(Input("w", TensorType(ElementType.FLOAT, (8 * 36, 6, 1, 1)))).value
+    editor.set_outputs(editor.add(BilinearConv(rows, columns, "same"), [image, kernel]).values)
+    with pytest.raises(UnsupportedError, match="bilinear_conv: ONNX needs a known size here, got h"):
+        build_model(editor.build(), {}, 17)
