@@ -186,9 +186,8 @@ def bilinear_convolution(
 
     def write(writer: Writer, names: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         nodes = _Nodes(writer, form.element)
-        data = _at_points(nodes, form, names[0])
-        added = names[2] if bias is not None else None
-        products = (_products_apart if form.is_apart else _products)(nodes, form, data, names[1], added)
+        multiply = _products_apart if form.is_apart else _products
+        products = multiply(nodes, form, names[0], names[1], names[2] if bias is not None else None)
         _image(nodes, form, products, outputs[0])
 
     operands = (*node.inputs, *(() if bias is None else (bias,)))
@@ -216,20 +215,20 @@ def _at_points(nodes: _Nodes, form: Form, image: str) -> list[str]:
     return parts
 
 
-def _products(nodes: _Nodes, form: Form, data: Sequence[str], weight: str, bias: str | None) -> str:
+def _products(nodes: _Nodes, form: Form, image: str, weight: str, bias: str | None) -> str:
     """One convolution with the groups of all points."""
-    operands = [nodes.joined(data), weight]
+    operands = [nodes.joined(_at_points(nodes, form, image)), weight]
     if bias is not None:
         column = nodes.numbers(form.unit[:, np.newaxis])
         operands.append(nodes.reshaped(nodes.node("Mul", [column, bias]), [-1]))
     return nodes.node("Conv", operands, {**form.products, "group": form.points * form.groups})
 
 
-def _products_apart(nodes: _Nodes, form: Form, data: Sequence[str], weight: str, bias: str | None) -> str:
+def _products_apart(nodes: _Nodes, form: Form, image: str, weight: str, bias: str | None) -> str:
     """A convolution for each point."""
     weights = nodes.divided(weight, form.points, form.outputs)
     results: list[str] = []
-    for part, kernel, factor in zip(data, weights, form.unit, strict=True):
+    for part, kernel, factor in zip(_at_points(nodes, form, image), weights, form.unit, strict=True):
         operands = [part, kernel]
         if bias is not None and factor != 0:
             operands.append(

@@ -31,6 +31,7 @@ from superopt.ops.filter_algorithms import (
     Tiling,
     by_definition,
     entries,
+    is_given,
     taps_of,
 )
 from superopt.ops.roles import Product
@@ -68,7 +69,7 @@ class FilterTransform(Operator):
         require_float(self.name, weight)
         outputs, channels, *extents = weight.shape
         for axis, algorithm in enumerate((self.rows, self.columns)):
-            if algorithm:
+            if is_given(algorithm):
                 where = f"{self.name}, {'columns' if axis else 'rows'}"
                 equal_dimensions(f"{where}, taps", extents[axis], taps_of(where, algorithm))
                 outputs, extents[axis] = outputs * len(algorithm[1]), 1
@@ -127,7 +128,7 @@ class BilinearConv(Operator):
         """The type of the kernel before its transform."""
         outputs, channels, *extents = weight.shape
         for axis, algorithm in enumerate((self.rows, self.columns)):
-            if algorithm:
+            if is_given(algorithm):
                 where = f"{self.name}, {'columns' if axis else 'rows'}"
                 taps = taps_of(where, algorithm)
                 equal_dimensions(f"{where}, extent of the transformed kernel", extents[axis], 1)
@@ -154,8 +155,6 @@ class BilinearConv(Operator):
         """([n, c, h, w], [points o, c / g, 1 or kh, 1 or kw]) -> [n, o, h', w']."""
         data, weight = tensors(self.name, 2, types)
         require_rank(f"{self.name}, second input", weight, 4)
-        if not self.rows and not self.columns:
-            return self.definition.infer_whole(data, weight)
         return self.definition.infer_whole(data, self.kernel(weight))
 
     def tilings(self, data: tuple[int, ...], weight: tuple[int, ...]) -> tuple[Tiling, Tiling]:

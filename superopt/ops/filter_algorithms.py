@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard, cast
 
 import numpy as np
 
@@ -31,11 +31,16 @@ def by_definition(taps: int) -> Matrices:
     return identity, identity, ((1,),) * taps
 
 
+def is_given(algorithm: FilterAlgorithm) -> TypeGuard[Matrices]:
+    """Whether it is not the definition; ``taps_of`` checks what it is."""
+    return algorithm != ()
+
+
 @lru_cache(maxsize=4096)
 def taps_of(where: str, algorithm: Matrices) -> int:
     """The number of taps of the filter that an algorithm computes. Raises IllTypedError, with a coefficient
     that differs, if it computes none."""
-    if len(algorithm) != 3 or any(not matrix or not matrix[0] for matrix in algorithm):
+    if len(_parts(algorithm)) != 3 or not all(map(_is_matrix, algorithm)):
         raise IllTypedError(f"{where}: expected three matrices (data, weights, results), got {algorithm}")
     if (
         any(len({len(row) for row in matrix}) != 1 for matrix in algorithm)
@@ -58,6 +63,18 @@ def taps_of(where: str, algorithm: Matrices) -> int:
                 f"{computed[i, j, k]} times, expected {expected}"
             )
     return taps
+
+
+def _is_matrix(value: object) -> bool:
+    """Whether it has rows of numbers, none of them empty."""
+    rows = _parts(value)
+    return bool(rows) and all(
+        _parts(row) and all(isinstance(entry, int | Fraction) for entry in _parts(row)) for row in rows
+    )
+
+
+def _parts(value: object) -> tuple[object, ...]:
+    return cast("tuple[object, ...]", value) if isinstance(value, tuple) else ()
 
 
 def entries(matrix: Matrix) -> int:
@@ -123,5 +140,6 @@ __all__ = [
     "Tiling",
     "by_definition",
     "entries",
+    "is_given",
     "taps_of",
 ]

@@ -24,7 +24,9 @@ from superopt.ir import (
 from superopt.ir.terms import AttributeTerm, ConditionTerm, attribute_variables, variables
 from superopt.ops import OPERATORS, attribute_names
 from superopt.ops.attributes import NUMBERS
+from superopt.ops.filter_algorithms import KARATSUBA
 from superopt.ops.terms import application
+from tests.ops.algorithms import BY_HALVES
 
 names = st.from_regex(r"[a-z_][a-z0-9_]{0,4}", fullmatch=True).filter(
     lambda name: name not in ("valid", "same", "none")
@@ -46,6 +48,7 @@ VALUES: dict[str, st.SearchStrategy[AttributeTerm]] = {
     **dict.fromkeys(NUMBERS, fractions),
     **dict.fromkeys(("size", "channels"), st.integers(1, 9)),
     "degree": st.integers(2, 9),
+    **dict.fromkeys(("rows", "columns"), st.sampled_from(((), KARATSUBA, BY_HALVES))),
     **dict.fromkeys(("shape", "sizes"), st.lists(sizes, max_size=3).map(tuple)),
 }
 open_values = names.map(lambda name: AttributeVariable(f"k{name}"))

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from functools import cache
-from typing import cast
 
 import numpy as np
 import onnx
@@ -14,7 +11,6 @@ from onnx.reference import ReferenceEvaluator
 
 from superopt.domains import Array
 from superopt.errors import UnsupportedError
-from superopt.generator.bilinear.filters import filters
 from superopt.ir import ElementType, Graph, Input, TensorType, Weight
 from superopt.ir.dimensions import Dimension, symbol
 from superopt.onnx_io import build_model
@@ -25,21 +21,7 @@ from superopt.ops.convolution import Conv
 from superopt.ops.filter_algorithms import FilterAlgorithm
 from superopt.ops.windows import Padding
 from tests.onnx_io.kit import operators, session
-
-
-@cache
-def algorithm(outputs: int, taps: int) -> FilterAlgorithm:
-    """The algorithm for F(outputs, taps) with the least error; of no outputs, none."""
-    if not outputs:
-        return ()
-    best = filters(outputs, taps)[0].algorithm
-    left, right, result = (
-        tuple(
-            tuple(Fraction(entry) for entry in row) for row in cast("list[list[Fraction]]", matrix.tolist())
-        )
-        for matrix in (best.left, best.right, best.result)
-    )
-    return left, right, result
+from tests.ops.algorithms import algorithm
 
 
 @dataclass(frozen=True)

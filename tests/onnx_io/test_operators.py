@@ -30,6 +30,7 @@ from superopt.ops.activation import (
     Tanh,
 )
 from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd, ChannelScale
+from superopt.ops.bilinear import BilinearConv, FilterTransform
 from superopt.ops.convolution import (
     AveragePoolKernel,
     BandKernel,
@@ -40,6 +41,7 @@ from superopt.ops.convolution import (
 )
 from superopt.ops.elementwise import Add, Divide, Identity, Multiply, Power, Scale, Sqrt, Subtract
 from superopt.ops.filled import Full, Ones
+from superopt.ops.filter_algorithms import KARATSUBA
 from superopt.ops.lookup import Lookup
 from superopt.ops.matrix import IdentityMatrix, Matmul, Transpose
 from superopt.ops.normalization import LayerNormalization, LocalResponseNormalization, RmsNormalization
@@ -141,6 +143,26 @@ CASES = (
         for stride in ((1, 1), (2, 3))
         for margins in ("valid", (1, 0, 2, 1))
         for dilation in ((1, 1), (2, 1))
+    ),
+    *(
+        Case(BilinearConv(rows, columns, padding), (IMAGE, (6 * points, 4, *kernel)))
+        for rows, columns, points, kernel in (
+            (KARATSUBA, (), 3, (1, 3)),
+            ((), KARATSUBA, 3, (2, 1)),
+            (KARATSUBA, KARATSUBA, 9, (1, 1)),
+            ((), (), 1, (3, 2)),
+        )
+        for padding in ("valid", (1, 0, 2, 1))
+    ),
+    Case(BilinearConv(KARATSUBA), (IMAGE, (2 * 3, 2, 1, 1))),
+    *(
+        Case(FilterTransform(rows, columns), ((4, 3, *kernel),))
+        for rows, columns, kernel in (
+            (KARATSUBA, (), (2, 3)),
+            ((), KARATSUBA, (3, 2)),
+            (KARATSUBA, KARATSUBA, (2, 2)),
+            ((), (), (3, 2)),
+        )
     ),
     Case(ConvTranspose((2, 2)), (IMAGE, (4, 1, 2, 2))),
     Case(Enlarge((5, 3)), ((2, 3, 3, 1),)),
@@ -260,5 +282,5 @@ def test_lifting_reads_what_was_written(case: Case) -> None:
     lifted = lift(load_model(built))
     assert lifted.opaque == ()
     again = lift(load_model(build_model(lifted.graph, lifted.weight, 21)))
-    names = [[node.operator.name for node in graph] for graph in (lifted.graph, again.graph)]
+    names = [sorted(node.operator.name for node in graph) for graph in (lifted.graph, again.graph)]
     assert names[0] == names[1]

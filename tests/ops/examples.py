@@ -17,7 +17,9 @@ from superopt.ir import ElementType, TensorType
 from superopt.ir.types import Division, ShardedType
 from superopt.ops import OPERATORS, Operator, attribute_names, operator_from_attributes
 from superopt.ops.attributes import ATTRIBUTE_KINDS
+from superopt.ops.filter_algorithms import KARATSUBA
 from superopt.ops.parallel import ParallelOperator
+from tests.ops.algorithms import BY_HALVES
 
 A = TypeVar("A")
 
@@ -37,6 +39,7 @@ SHAPES: tuple[tuple[int, ...], ...] = (
     (4, 1, 2, 2),
     (3, 3, 1, 1),
     (4, 4, 1, 1),
+    (9, 3, 1, 1),
 )
 VALUES: Mapping[str, tuple[object, ...]] = {
     "activation": ("none", "relu", "sigmoid", "tanh"),
@@ -46,6 +49,7 @@ VALUES: Mapping[str, tuple[object, ...]] = {
     "beta": (Fraction(1, 2), 1),
     "bias": (1, 2),
     "channels": (3, 1, 4),
+    "columns": ((), KARATSUBA, BY_HALVES),
     "degree": (2,),
     "dilation": ((1, 1), (2, 1)),
     "epsilon": (Fraction(1, 100000), Fraction(1, 3)),
@@ -56,6 +60,7 @@ VALUES: Mapping[str, tuple[object, ...]] = {
     "low": (0, Fraction(-2, 3)),
     "padding": ("valid", "same", "same_upper", "same_lower", (1, 0, 0, 2)),
     "perm": ((), (1, 0), (2, 0, 1), (0, 2, 3, 1)),
+    "rows": ((), KARATSUBA, BY_HALVES),
     "shape": ((2, 3), (4, 3, 2), (6,), (2, 3, 4, 6), (), (2, 4, 5, 5), (4, 1, 2, 2)),
     "size": (1, 2, 3),
     "sizes": ((1, 2), (1, 1, 2), (2, 2)),
@@ -63,6 +68,9 @@ VALUES: Mapping[str, tuple[object, ...]] = {
     "to": ("f16", "bf16", "f32", "f64"),
     "value": (0, Fraction(-2, 3)),
 }
+CHECKED_BY_TYPES = ("rows", "columns")
+"""Algorithms: a term has a type only if they are matrices that compute a filter."""
+
 PER_OPERATOR = 24
 PER_ARITY = 12
 
@@ -104,7 +112,9 @@ def _attribute_choices(name: str) -> Iterator[dict[str, object]]:
     names = attribute_names(name)
     for attribute in names:
         assert attribute in VALUES, f"add examples of the attribute {attribute} (of {name}) to this test"
-        assert attribute in ATTRIBUTE_KINDS, f"say what values the attribute {attribute} (of {name}) takes"
+        assert attribute in {*ATTRIBUTE_KINDS, *CHECKED_BY_TYPES}, (
+            f"say what values the attribute {attribute} (of {name}) takes"
+        )
     for values in itertools.product(*(VALUES[attribute] for attribute in names)):
         yield dict(zip(names, values, strict=True))
 
