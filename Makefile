@@ -98,6 +98,7 @@ bench: setup ## Measure against peers
 library: setup ## Discover, prove and choose the shipped library anew; say what differs
 	@rm -rf build/library && mkdir -p build/library && cp substitution_db/library.jsonl build/library/before.jsonl
 	$(LIBRARY) generate --preset all
+	$(LIBRARY) algorithms --store
 	$(LIBRARY) verify --jobs 2
 	$(LIBRARY) select
 	$(LIBRARY) export --selected substitution_db/library.jsonl

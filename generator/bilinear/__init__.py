@@ -11,11 +11,14 @@ from superopt.generator.bilinear.composition import Part, combined, split_taps, 
 from superopt.generator.bilinear.filters import FilterAlgorithm, Point, filters
 from superopt.generator.bilinear.flips import Found, reduced
 from superopt.generator.bilinear.maps import BilinearMap, filter_map, product_map
+from superopt.generator.bilinear.rules import LARGEST_AMPLIFICATION, FilterRule, filter_rules
 
 __all__ = [
+    "LARGEST_AMPLIFICATION",
     "BilinearAlgorithm",
     "BilinearMap",
     "FilterAlgorithm",
+    "FilterRule",
     "Found",
     "Part",
     "Point",
@@ -23,6 +26,7 @@ __all__ = [
     "amplification",
     "combined",
     "filter_map",
+    "filter_rules",
     "filters",
     "product_map",
     "reduced",

@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from superopt.ir.graph import Graph, Input, Node, NodeId, Value
-from superopt.ir.terms import Application, Term, Variable, subterms
+from superopt.ir.terms import Application, Term, Variable, applications, subterms
 from superopt.ir.types import TensorType
 from superopt.ops.base import Operator
 from superopt.ops.roles import FusionRole
@@ -214,7 +214,9 @@ class _Terms(NamedTuple):
 def may_decrease(substitution: Substitution, folded: frozenset[str]) -> bool:
     """Whether the terms allow the target to be smaller than the source where the variables ``folded`` depend
     on weights alone and nothing else reads what is inside the source. Terms of equal size may differ in what
-    the runtime fuses with a product."""
+    the runtime fuses with a product. Whether what rounds more is worth it only measuring says."""
+    if _rounds_more(substitution):
+        return False
     source, target = (_size_of(terms, folded) for terms in (substitution.source, substitution.target))
     if source[:-1] == target[:-1]:
         return bool(source.products and source.fused) and substitution.source != substitution.target
@@ -223,9 +225,16 @@ def may_decrease(substitution: Substitution, folded: frozenset[str]) -> bool:
 
 @lru_cache(maxsize=1 << 16)
 def may_be_even(substitution: Substitution, folded: frozenset[str]) -> bool:
-    """Whether the terms have as many products and operators in the target as in the source."""
+    """Whether the terms have as many products and operators in the target as in the source, and no larger
+    rounding errors."""
+    if _rounds_more(substitution):
+        return False
     source, target = (_size_of(terms, folded) for terms in (substitution.source, substitution.target))
     return source[:2] == target[:2] and substitution.source != substitution.target
+
+
+def _rounds_more(substitution: Substitution) -> bool:
+    return any(traits(term.operator).rounds_more for term in applications(*substitution.target))
 
 
 def _size_of(terms: Iterable[Term], folded: frozenset[str]) -> _Terms:

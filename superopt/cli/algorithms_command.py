@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from superopt.cli.output import JsonOption, NoDatabaseOption, Output
+from superopt.cli.output import DatabaseOption, JsonOption, Output
 from superopt.cli.progress import described
 from superopt.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     from superopt.journeys.library.bilinear import Discovered
 
-_FILTERS = ((2, 3), (4, 3), (6, 3), (4, 5))
+_FILTERS = ((2, 3), (4, 3), (6, 3), (4, 5), (6, 5), (4, 7), (6, 7))
 _PRODUCTS = ((2, 2, 2), (2, 2, 3))
 
 
@@ -47,18 +48,21 @@ def algorithms(
     check: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Only check that each algorithm of a file is exact.")
     ] = None,
-    database: NoDatabaseOption = None,
+    store: Annotated[
+        bool, typer.Option("--store", help="Store rules that use the filters as candidates for verification.")
+    ] = False,
+    database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Discover exact algorithms with fewer multiplications than the definition, for filters and for products
     of matrices.
 
-    Without --filter or --product: some of each. Nothing that `optimize` does uses them yet.
+    Without --filter or --product: some of each; with --store, the filters of the shipped library. Rules about
+    products of matrices do not exist yet.
     """
     from superopt.files import write_atomically
     from superopt.journeys.library import bilinear
 
-    del database
     output = Output(as_json)
     if check is not None:
         count = len(bilinear.read(check))
@@ -66,9 +70,13 @@ def algorithms(
         output.line(f"{check}: {count} algorithms compute their maps, coefficient by coefficient")
         return
     every = filter_ is None and product is None
+    filters = _FILTERS if every else _pairs(filter_ or [])
+    if store:
+        _store(filters, database, output)
+        return
     found: list[Discovered] = []
     with described("searching") as show:
-        for outputs, taps in _FILTERS if every else _pairs(filter_ or []):
+        for outputs, taps in filters:
             show(f"F({outputs},{taps})")
             found += bilinear.discover_filter(outputs, taps)
         for sizes in _PRODUCTS if every else _triples(product or []):
@@ -82,6 +90,16 @@ def algorithms(
         write_atomically(output_file, bilinear.written(each.record for each in found).encode())
     output.document({"algorithms": [each.document() for each in found]})
     output.table(_HEADINGS, [_row(each) for each in found])
+
+
+def _store(filters: Sequence[tuple[int, int]], database: str | None, output: Output) -> None:
+    from superopt.journeys.library import bilinear
+    from superopt.substitution_db import open_database
+
+    with open_database(database) as opened, described("searching"):
+        added = bilinear.store_rules(opened, filters)
+    output.document({"new": added.new, "known": added.known})
+    output.line(f"{added.new} new candidates, {added.known} known; next: superopt library verify")
 
 
 _HEADINGS = (

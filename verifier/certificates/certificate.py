@@ -169,7 +169,7 @@ def _written(value: AttributeTerm) -> object:
         case Fraction():
             return {"fraction": [value.numerator, value.denominator]}
         case tuple():
-            return list(value)
+            return list(map(_written, cast("tuple[AttributeTerm, ...]", value)))
         case _:
             return value
 
@@ -177,8 +177,8 @@ def _written(value: AttributeTerm) -> object:
 def _read(value: object, where: str) -> AttributeTerm:
     if isinstance(value, str) or _is_integer(value):
         return cast("str | int", value)
-    if isinstance(value, list) and all(map(_is_integer, cast("list[object]", value))):
-        return tuple(cast("list[int]", value))
+    if isinstance(value, list):
+        return cast("AttributeTerm", tuple(_part(part, where) for part in cast("list[object]", value)))
     content = cast("dict[str, object]", value) if isinstance(value, dict) else {}
     name, fraction = content.get("variable"), content.get("fraction")
     if isinstance(name, str) and len(content) == 1:
@@ -191,6 +191,14 @@ def _read(value: object, where: str) -> AttributeTerm:
     if isinstance(number, str) and len(content) == 1:
         return _number(number, where)
     raise InvalidFileError(f"{where}: expected an attribute, got {value!r}")
+
+
+def _part(value: object, where: str) -> object:
+    """A part of a tuple: a number or another tuple."""
+    read = _read(value, where)
+    if not isinstance(read, int | Fraction | tuple):
+        raise InvalidFileError(f"{where}: expected numbers in a tuple, got {value!r}")
+    return read
 
 
 def _number(text: str, where: str) -> AttributeTerm:

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from superopt.equations import spelled
 from superopt.errors import InvalidFileError, InvalidOptionError, SuperoptError
 from superopt.generator.bilinear import (
     BilinearAlgorithm,
@@ -20,6 +21,7 @@ from superopt.generator.bilinear import (
     TransformCost,
     amplification,
     filter_map,
+    filter_rules,
     filters,
     product_map,
     reduced,
@@ -28,7 +30,10 @@ from superopt.generator.bilinear import (
 )
 from superopt.generator.bilinear.flips import Progress
 from superopt.generator.bilinear.maps import Coefficients
+from superopt.substitution_db.database import Database
 from superopt.substitution_db.rules.exchange import numbered_lines
+from superopt.substitution_db.rules.repository import CandidateRule
+from superopt.substitution_db.store.records import Added
 
 Sizes: TypeAlias = tuple[int, ...]
 Matrix: TypeAlias = tuple[tuple[str, ...], ...]
@@ -160,6 +165,14 @@ def discover_filter(outputs: int, taps: int) -> list[Discovered]:
     ]
 
 
+def store_rules(database: Database, filters_: Iterable[tuple[int, int]]) -> Added:
+    """Stores as candidates the rules that use the most accurate algorithm of each filter (outputs, taps)."""
+    rules = [rule for sizes in filters_ for rule in filter_rules(filters(*sizes)[0])]
+    return database.rules.add_candidates(
+        CandidateRule(spelled(rule.equation), f"bilinear, {rule.provenance}") for rule in rules
+    )
+
+
 def discover_product(
     sizes: tuple[int, int, int], *, flips: int, seed: int, progress: Progress | None = None
 ) -> Discovered:
@@ -237,5 +250,6 @@ __all__ = [
     "discover_product",
     "map_of",
     "read",
+    "store_rules",
     "written",
 ]

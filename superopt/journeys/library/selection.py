@@ -2,7 +2,8 @@
 
 In this order:
 
-1. Rules that divide tensors ship; plans need them.
+1. Rules that divide tensors ship; plans need them. So do those that introduce operators with larger rounding
+   errors: only measuring says where they pay, so the searches below are without them.
 2. A rule is dropped if no direction can help a search: each starts from a constant that no model has, or
    introduces one and saves nothing.
 3. A rule is dropped if smaller ones derive it in a few steps.
@@ -24,7 +25,7 @@ from superopt.ir.terms import Equation, Term, applications
 from superopt.journeys.library.gallery.gains import Gain, gains
 from superopt.journeys.library.peers.derivation import questions
 from superopt.journeys.library.trials import CANDIDATES, Trial, applied, graphs, searched
-from superopt.ops.traits import named
+from superopt.ops.traits import named, traits
 from superopt.rewriting import Substitution
 from superopt.rewriting.derivability import Theory
 from superopt.rewriting.divisions import DIVIDING
@@ -74,6 +75,7 @@ def select(
     equations = {rule.id: rule.equation for rule in ordered}
     progress("what rules save, and what derives them")
     choices = _by_themselves(equations)
+    equations = {rule: text for rule, text in equations.items() if not _rounds_more(parse_equation(text))}
     core = {rule: text for rule, text in equations.items() if choices[rule].ships}
     found: dict[str, Trial] = {}
     everything: dict[str, Trial] = {}
@@ -99,7 +101,7 @@ def _by_themselves(equations: Mapping[str, str]) -> dict[str, Selection]:
     for rule, text in equations.items():
         equation = parse_equation(text)
         choice = choices[rule] = _by_itself(rule, text, equation, kept)
-        if choice.ships and not _divides(equation) and not equation.conditions:
+        if choice.ships and not (_divides(equation) or _rounds_more(equation) or equation.conditions):
             kept.add(equation)
     return choices
 
@@ -107,6 +109,8 @@ def _by_themselves(equations: Mapping[str, str]) -> dict[str, Selection]:
 def _by_itself(rule: str, text: str, equation: Equation, kept: Theory) -> Selection:
     if _divides(equation):
         return Selection(ships=True, why="says where a plan may divide tensors")
+    if _rounds_more(equation):
+        return Selection(ships=True, why="fewer multiplications")
     directions = applied({rule: text})
     if not directions:
         return Selection(ships=False, why="no direction of it keeps finite numbers finite")
@@ -144,6 +148,10 @@ def _gains(equation: Equation) -> tuple[Gain, ...]:
 
 def _divides(equation: Equation) -> bool:
     return any(term.operator in DIVIDING for term in equation.applications)
+
+
+def _rounds_more(equation: Equation) -> bool:
+    return any(traits(term.operator).rounds_more for term in equation.applications)
 
 
 def _uses(found: Mapping[str, Trial]) -> Mapping[str, Sequence[str]]:

@@ -1,0 +1,67 @@
+"""Rules that compute a convolution by bilinear algorithms, along its rows, its columns, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias, cast
+
+from superopt.generator.bilinear.algorithms import BilinearAlgorithm
+from superopt.generator.bilinear.filters import FilterAlgorithm
+from superopt.generator.bilinear.maps import Coefficients
+from superopt.ir.numbers import AttributeVariable
+from superopt.ir.terms import Application, AttributeTerm, Direction, Equation, Variable
+
+LARGEST_AMPLIFICATION = 40.0
+"""Rounding errors of a rule relative to those of the definition, at most; those of two axes multiply."""
+
+Attributes: TypeAlias = "tuple[tuple[str, AttributeTerm], ...]"
+
+
+@dataclass(frozen=True)
+class FilterRule:
+    """A rule, and where its algorithm comes from."""
+
+    equation: Equation
+    provenance: str
+
+
+def filter_rules(found: FilterAlgorithm) -> Iterator[FilterRule]:
+    """The rules for any convolution with stride 1 whose kernel has as many rows, columns or both as the
+    filter has taps, where rounding errors stay within ``LARGEST_AMPLIFICATION``."""
+    algorithm = matrices(found.algorithm)
+    points = ", ".join("infinity" if point is None else str(point) for point in found.points)
+    for axes in (("columns",), ("rows",), ("rows", "columns")):
+        if found.amplification ** len(axes) > LARGEST_AMPLIFICATION:
+            continue
+        attributes = tuple((axis, algorithm) for axis in axes)
+        yield FilterRule(
+            _equation(attributes),
+            f"F({found.outputs},{found.taps}) along {' and '.join(axes)}, points {points}",
+        )
+
+
+def matrices(algorithm: BilinearAlgorithm) -> AttributeTerm:
+    """The algorithm as an attribute of an operator: its matrices over data, weights and results."""
+    parts = (algorithm.left, algorithm.right, algorithm.result)
+    return cast("AttributeTerm", tuple(map(_rows, parts)))
+
+
+def _equation(algorithms: Attributes) -> Equation:
+    x, y, padding = Variable("x"), Variable("y"), ("padding", AttributeVariable("p"))
+    kernel = Application("filter_transform", algorithms, (y,))
+    source = Application("conv", (padding,), (x, y))
+    target = Application("bilinear_conv", (*algorithms, padding), (x, kernel))
+    return Equation((source,), (target,), direction=Direction.FORWARD)
+
+
+def _rows(matrix: Coefficients) -> tuple[tuple[int | Fraction, ...], ...]:
+    return tuple(tuple(_number(Fraction(entry)) for entry in row) for row in matrix)
+
+
+def _number(value: Fraction) -> int | Fraction:
+    return value.numerator if value.denominator == 1 else value
+
+
+__all__ = ["LARGEST_AMPLIFICATION", "FilterRule", "filter_rules", "matrices"]
