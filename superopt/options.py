@@ -58,6 +58,7 @@ _TRAINING = "How the training step is built that objective training optimises, a
 _CLUSTER = "Plan for these devices: a description's file, or a known machine as dgx-h100:4"
 
 
+_ROUNDING = "Leave out rules whose rounding errors are larger than the original's, such as Winograd's"
 _SETTINGS = tuple(one for name, one in STEP_OPTIONS.items() if name != "freeze")
 """The settings of the step that an optimization builds; sizes are those of its option ``freeze``."""
 
@@ -108,6 +109,7 @@ class Options:
     exclude_rules: Annotated[
         tuple[str, ...], Option("Do not use the rule with this id", unset="none", name="exclude_rule")
     ] = ()
+    exact_rounding: Annotated[bool, Option(_ROUNDING, unset="no")] = False
     memory_limit: Annotated[int | None, Option(_MEMORY, unset="no limit", unit="bytes", least=1)] = None
     runtime: Annotated[str, Option("Whose operators may be written", _RUNTIMES)] = "portable"
     fp16: Annotated[bool, Option(_FP16, unset="no")] = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
+from superopt.domains.arrays import DEVICES
 from superopt.errors import InvalidOptionError
 from superopt.ir.graph import NodeId
 from superopt.ir.terms import Application, Term, applications
@@ -23,15 +24,23 @@ def usable_rules(
     rules: Iterable[Substitution], options: Options, opset: int | None
 ) -> Iterable[Substitution]:
     """The rules that are not excluded and whose operators can be written in the model's opset. Rules about
-    sharded tensors license divisions in plans, and are not applied to graphs. Raises InvalidOptionError for
-    an excluded rule that does not exist."""
+    sharded tensors license divisions in plans, and are not applied to graphs. Rules whose rounding errors are
+    larger need measured costs, so they are for one device of this machine. Raises InvalidOptionError for an
+    excluded rule that does not exist."""
     offered = tuple(rules)
     for unknown in sorted(set(options.exclude_rules) - {rule.rule_id for rule in offered}):
         raise InvalidOptionError(f"exclude-rule: no verified rule {unknown!r} to exclude")
+    may_round_more = options.cluster is None and options.target in DEVICES and not options.exact_rounding
     for rule in offered:
         operators = {OPERATORS[term.operator] for term in applications(*rule.target)}
         known = all(opset is None or has_form(operator, opset) for operator in operators)
-        if known and not rule.divides and rule.rule_id not in options.exclude_rules:
+        rounds = any(operator.rounds_more for operator in operators)
+        if (
+            known
+            and (may_round_more or not rounds)
+            and not rule.divides
+            and rule.rule_id not in options.exclude_rules
+        ):
             yield rule
 
 
