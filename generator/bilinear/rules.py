@@ -21,7 +21,7 @@ Attributes: TypeAlias = "tuple[tuple[str, AttributeTerm], ...]"
 
 @dataclass(frozen=True)
 class FilterRule:
-    """A rule, and where its algorithm comes from."""
+    """A rule, and the filter that its algorithm computes."""
 
     equation: Equation
     provenance: str
@@ -31,15 +31,11 @@ def filter_rules(found: FilterAlgorithm) -> Iterator[FilterRule]:
     """The rules for any convolution with stride 1 whose kernel has as many rows, columns or both as the
     filter has taps, where rounding errors stay within ``LARGEST_AMPLIFICATION``."""
     algorithm = matrices(found.algorithm)
-    points = ", ".join("infinity" if point is None else str(point) for point in found.points)
     for axes in (("columns",), ("rows",), ("rows", "columns")):
         if found.amplification ** len(axes) > LARGEST_AMPLIFICATION:
             continue
         attributes = tuple((axis, algorithm) for axis in axes)
-        yield FilterRule(
-            _equation(attributes),
-            f"F({found.outputs},{found.taps}) along {' and '.join(axes)}, points {points}",
-        )
+        yield FilterRule(_equation(attributes), f"F({found.outputs},{found.taps})")
 
 
 def matrices(algorithm: BilinearAlgorithm) -> AttributeTerm:

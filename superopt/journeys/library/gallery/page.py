@@ -103,7 +103,7 @@ def _introduction(statistics: RuleStatistics) -> Iterator[str]:
         is proved, [equations.md](equations.md) how equations are written."""
     )
     yield from _paragraph(
-        f"""The library has **{rules} rules**. Each was found by enumeration and then proved; none was
+        f"""The library has **{rules} rules**. Each was discovered and then proved; none was
         written by hand. {statistics.replayed} have a stored chain of axioms that replays for all sizes,
         {statistics.confirmed} were also derived by a second prover, and {statistics.conditional} hold under
         a stated condition."""
