@@ -14,6 +14,7 @@ from benchmarks.real_cells import OTHERS, OURS, Cell, Gain
 from benchmarks.real_models import DEVELOPMENT, HELD_OUT, MODELS, RealModel
 from benchmarks.real_models import Kind as Set
 from benchmarks.real_origins import Exported, GivenFile, Packaged
+from superopt.equations import abbreviated
 
 README, PAGE, PLOT = Path("README.md"), Path("docs/real.md"), Path("docs/real.svg")
 HEADING = "### Real models"
@@ -60,7 +61,8 @@ def table(cells: Sequence[Cell]) -> str:
     """Every row in Markdown; below, the rules of each, and why others have no ratio."""
     lines = [_row(_LONG), _row("---" for _ in _LONG), *(_row(_long(cell)) for cell in cells)]
     rules = [
-        f"- {cell.model}, {cell.form}: {gain.microseconds:,.1f} us in {gain.times} places: `{gain.equation}`"
+        f"- {cell.model}, {cell.form}: {gain.microseconds:,.1f} us in {gain.times} places: "
+        f"`{abbreviated(gain.equation)}`"
         for cell in cells
         for gain in _paying(cell)
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 
+from superopt.equations import abbreviated
 from superopt.errors import (
     InvalidEquationError,
     InvalidInputError,
@@ -69,7 +70,7 @@ class ProblemType(enum.Enum):
             "type": f"/problems/{self.slug}",
             "title": self.title,
             "status": self.status,
-            "detail": detail,
+            "detail": abbreviated(detail),
             **members,
         }
 

@@ -10,7 +10,7 @@ from typing import TypeAlias, cast
 
 import jinja2
 
-from superopt.equations import drawing, equation_of_region, parse_equation
+from superopt.equations import abbreviated, drawing, equation_of_region, parse_equation
 from superopt.equations.drawing import description
 from superopt.errors import InvalidEquationError, InvalidFileError
 from superopt.ir.terms import Equation
@@ -65,7 +65,7 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
     )
     filters = cast("dict[str, object]", environment.filters)
-    filters.update(amount=amount, change=change, signed=signed, percent=percent)
+    filters.update(abbreviated=abbreviated, amount=amount, change=change, signed=signed, percent=percent)
     return environment.get_template("page.html")
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import cast
 
-from superopt.equations import format_attribute
+from superopt.equations import abbreviated, format_attribute
 from superopt.ir.graph import Graph, Node, NodeId, Value, Weight
+from superopt.ir.terms import AttributeValue
 from superopt.onnx_io import LiftedModel
 from superopt.ops.base import Operator, attribute_defaults
 from superopt.ops.traits import traits
@@ -347,6 +348,8 @@ def _attributes(node: Node, value: Value) -> Iterator[str]:
 def _attribute(name: str, value: object) -> str:
     if isinstance(value, tuple):
         parts = cast("tuple[object, ...]", value)
+        if any(isinstance(part, tuple) for part in parts):
+            return abbreviated(format_attribute(name, cast("AttributeValue", parts)))
         if len(parts) > _MOST_PARTS and len(set(parts)) == 1:
             return f"{name}={len(parts)}×{parts[0]}"
         if len(parts) > _MOST_PARTS:

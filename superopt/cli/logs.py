@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
+from superopt.cli.output import brief
+
 
 class _Warnings(logging.Handler):
     """Passes the text of warnings on; errors are reported by what raised them."""
@@ -52,7 +54,7 @@ def warned() -> Generator[None]:
 
 def warn(text: str) -> None:
     """Shows a warning on standard error."""
-    sys.stderr.write(f"superopt: warning: {text}\n")
+    sys.stderr.write(f"superopt: warning: {brief(text)}\n")
     sys.stderr.flush()
 
 

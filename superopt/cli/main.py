@@ -134,8 +134,10 @@ def _fail_internally(error: Exception, *, as_json: bool) -> int:
 
 
 def _fail(message: str, kind: str, code: int, *, as_json: bool) -> int:
+    from superopt.cli.output import brief
+
     if as_json:
         document = {"error": {"type": kind, "message": message, "exit_code": code}}
         sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
-    sys.stderr.write(f"superopt: {' '.join(message.split())}\n")
+    sys.stderr.write(f"superopt: {brief(' '.join(message.split()))}\n")
     return code

@@ -68,6 +68,15 @@ def several(count: object, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def brief(text: str) -> str:
+    """The text with the matrices of algorithms abbreviated (``superopt.equations.abbreviated``)."""
+    if "(((" not in text:
+        return text
+    from superopt.equations import abbreviated  # imports the algebra, which most output does not need
+
+    return abbreviated(text)
+
+
 Row: TypeAlias = "Sequence[object]"
 
 
@@ -97,7 +106,11 @@ class Output:
             self.file.write(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
     def line(self, text: str = "") -> None:
-        """Prints a line in text mode."""
+        """Prints a line in text mode, with the matrices of algorithms abbreviated."""
+        self.exact_line(brief(text))
+
+    def exact_line(self, text: str) -> None:
+        """Prints a line in text mode as it is."""
         if not self.as_json:
             self.file.write(text + "\n")
 
@@ -110,7 +123,7 @@ class Output:
                 self.line(f"{'' if number else name:<{width}}  {line}")
 
     def table(self, headings: Sequence[str], rows: Sequence[Row]) -> None:
-        """Prints a table in text mode; numbers are right-aligned."""
+        """Prints a table in text mode; numbers are right-aligned, matrices of algorithms abbreviated."""
         if self.as_json:
             return
         table = Table(box=None, pad_edge=False, show_edge=False)
@@ -118,7 +131,7 @@ class Output:
             numeric = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
             table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
         for row in rows:
-            table.add_row(*("" if cell is None else str(cell) for cell in row))
+            table.add_row(*("" if cell is None else brief(str(cell)) for cell in row))
         width = None if self.file.isatty() else 10_000
         console = Console(file=self.file, width=width, highlight=False, markup=False)
         console.print(table, markup=False, highlight=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from superopt.axioms import load_axioms
 from superopt.cli.output import Output
-from superopt.equations import format_equation, picture
+from superopt.equations import abbreviated, format_equation, picture
 from superopt.errors import InvalidFileError
 from superopt.substitution_db import Rule
 from superopt.substitution_db.rules.certificates import chain_of
@@ -35,7 +35,7 @@ def rule_document(rule: Rule) -> dict[str, object]:
 
 
 def print_rule(rule: Rule, output: Output) -> None:
-    """Prints the rule as text."""
+    """Prints the rule as text; at the end the whole equation, if it was abbreviated."""
     output.line(rule.equation)
     output.line(f"\n{_indented(picture(equation_of(rule.id, rule.equation)))}\n")
     pairs: dict[str, object] = {"id": rule.id, "status": rule.status, "provenance": rule.provenance}
@@ -45,8 +45,14 @@ def print_rule(rule: Rule, output: Output) -> None:
         pairs["evidence"] = "; ".join(map(str, rule.evidence))
     proof = rule.proof
     output.pairs(pairs | ({} if proof is None else _facts(proof)))
-    if proof is None:
-        return
+    if proof is not None:
+        _print_proof(rule, proof, output)
+    if abbreviated(rule.equation) != rule.equation:
+        output.line("\nin full:")
+        output.exact_line(f"  {rule.equation}")
+
+
+def _print_proof(rule: Rule, proof: Proof, output: Output) -> None:
     chain = _chain(rule, proof)
     if chain:
         output.line(f"\nproof:\n{_indented(chain)}")

@@ -1,5 +1,6 @@
 """Equation text: parsing, printing, and the canonical form that gives a rule its id."""
 
+from superopt.equations.abbreviation import abbreviated
 from superopt.equations.adjoints import (
     Adjoint,
     adjoint_of,
@@ -17,6 +18,7 @@ from superopt.equations.report_regions import equation_of_region
 
 __all__ = [
     "Adjoint",
+    "abbreviated",
     "adjoint_of",
     "canonical",
     "drawing",

@@ -12,6 +12,7 @@ from html import escape
 from itertools import pairwise
 from textwrap import wrap
 
+from superopt.equations.abbreviation import abbreviated
 from superopt.equations.layout import (
     LINE,
     PADDING,
@@ -103,7 +104,7 @@ def _document(equation: Equation, parts: list[str], width: float, height: float)
     return "\n".join(
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} {view} role="img">',
-            f"<title>{escape(format_equation(equation))}</title>",
+            f"<title>{escape(abbreviated(format_equation(equation)))}</title>",
             f"<desc>{escape(description(equation))}</desc>",
             f"<style>{_STYLE}</style>",
             f'<rect class="ground" {frame} rx="8"/>',
@@ -118,7 +119,7 @@ def description(equation: Equation) -> str:
     source, target = (", ".join(map(format_term, side)) for side in (equation.left, equation.right))
     conditions = ", ".join(map(format_condition, equation.conditions))
     where = f", where {conditions}" if conditions else ""
-    return f"The graph of {source} {_WORDS[equation.direction]} the graph of {target}{where}."
+    return abbreviated(f"The graph of {source} {_WORDS[equation.direction]} the graph of {target}{where}.")
 
 
 def _moved(side: Layout, x: float, y: float) -> Layout:

@@ -15,6 +15,7 @@ from functools import cached_property
 from itertools import pairwise
 from statistics import fmean
 
+from superopt.equations.abbreviation import abbreviated
 from superopt.equations.printer import format_attribute
 from superopt.ir.terms import Application, Term, Variable, subterms
 
@@ -207,7 +208,7 @@ def _term_node(key: int, term: Term, layer: int) -> _Node:
 
 def _attribute_lines(term: Application) -> Iterator[str]:
     line = ""
-    for text in (format_attribute(name, value) for name, value in term.attributes):
+    for text in (abbreviated(format_attribute(name, value)) for name, value in term.attributes):
         if line and len(line) + 2 + len(text) > _ATTRIBUTES_WIDTH:
             yield f"{line},"
             line = text

@@ -252,6 +252,12 @@ class _Reader:
 
     def _chosen(self, function: str, tree: Tree) -> Number:
         numbers = _trees(tree)
+        if function == "F":
+            raise self._error(
+                tree,
+                "F(m,r) is short for the matrices of an algorithm; "
+                "`superopt library show ID` prints a rule in full",
+            )
         if function not in FUNCTIONS or len(numbers) != 2:
             raise self._error(tree, f"expected min(a, b) or max(a, b), got {function} of {len(numbers)}")
         return FUNCTIONS[function](*map(self.number, numbers))

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
+from superopt.equations.abbreviation import abbreviated
 from superopt.equations.printer import format_attribute
 from superopt.ir.terms import Application, Equation, Term, Variable, subterms
 
@@ -55,7 +56,7 @@ def _tree(term: Term, numbers: dict[Term, int], drawn: set[Term]) -> Iterator[st
 
 
 def _label(term: Application) -> str:
-    attributes = ", ".join(format_attribute(name, value) for name, value in term.attributes)
+    attributes = abbreviated(", ".join(format_attribute(name, value) for name, value in term.attributes))
     return f"{term.operator}[{attributes}]" if attributes else term.operator
 
 

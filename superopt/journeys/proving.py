@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from superopt.equations import format_equation, parse_equation
+from superopt.equations import abbreviated, format_equation, parse_equation
 from superopt.errors import InvalidOptionError
 from superopt.ir import Equation
 from superopt.journeys.library.judging import condition_object, condition_of, judge_equation
@@ -75,7 +75,7 @@ class Judgement:
 
     def __repr__(self) -> str:
         why = self.counterexample or self.reason or f"axioms {', '.join(self.axioms_used)}"
-        return f"Judgement({self.verdict}: {format_equation(self.equation)}; {why})"
+        return abbreviated(f"Judgement({self.verdict}: {format_equation(self.equation)}; {why})")
 
 
 def prove(equation: str, *, timeout: float = DEFAULT_SECONDS) -> Judgement:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import cast
 
 from superopt import optimizer
+from superopt.equations import abbreviated
 from superopt.errors import InvalidFileError, InvalidOptionError, NotEquivalentError
 from superopt.ir import Graph, Plan
 from superopt.journeys.adaptation import as_recorded
@@ -94,7 +95,9 @@ def require_equal(
         seed=0,
         database=database,
     )
-    raise NotEquivalentError(f"{why}; rule {suspect.rule} is to blame and now suspect: {suspect.equation}")
+    raise NotEquivalentError(
+        f"{why}; rule {suspect.rule} is to blame and now suspect: {abbreviated(suspect.equation)}"
+    )
 
 
 def bisect_trace(

@@ -13,6 +13,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
+from superopt.equations import abbreviated
 from superopt.errors import InvalidOptionError
 from superopt.journeys.report_files import write_report
 from superopt.onnx_io import LoweredModel
@@ -138,4 +139,4 @@ def _rules(report: Report) -> Iterator[tuple[str, str]]:
         gains[step.equation] += step.cost_before - step.cost_after
     best = nlargest(_RULES_SHOWN, gains.items(), key=itemgetter(1))
     for equation, gain in best:
-        yield f"{gain:,.1f} {report.cost.unit}", f"{applied[equation]}x {equation}"
+        yield f"{gain:,.1f} {report.cost.unit}", f"{applied[equation]}x {abbreviated(equation)}"

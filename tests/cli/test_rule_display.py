@@ -12,7 +12,9 @@ from superopt.cli.main import run
 from superopt.equations import parse_equation, rule_id
 from superopt.journeys.library.discovery import verify_pending
 from superopt.substitution_db import CandidateRule, open_database
+from tests.equations.test_abbreviation import KARATSUBA, bilinear
 
+BILINEAR = bilinear(KARATSUBA, KARATSUBA)
 RIGHT = "matmul(x, add(matmul(y, z), w)) => add(matmul(matmul(x, y), z), matmul(x, w))"
 WRONG = "sub(x, y) => sub(y, x)"
 
@@ -90,6 +92,36 @@ def test_a_rule_in_json(capsys: pytest.CaptureFixture[str], database: str) -> No
         "matmul-over-add-right",
         "matmul-associative",
     ]
+
+
+def test_algorithms_are_abbreviated_and_the_equation_follows_in_full(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    database = f"sqlite:///{tmp_path}/rules.db"
+    with open_database(database, library=tmp_path / "none.jsonl") as opened:
+        opened.rules.add_candidates([CandidateRule(parse_equation(BILINEAR), "a test")])
+        verify_pending(opened)
+    text = shown(capsys, database, BILINEAR)
+    short = bilinear("F(2,2)", "F(2,2)")
+    assert text.startswith(f"{short}\n\n  conv[padding=p]  =>  bilinear_conv[rows=F(2,2), ")
+    assert text.endswith(f"\nin full:\n  {BILINEAR}\n")
+    assert "  = bilinear_conv[rows=F(2,2), columns=F(2,2), padding=p](x, " in text
+    assert text.count("(((") == 4
+    document = json.loads(shown(capsys, database, BILINEAR, "--json"))
+    assert document["equation"] == BILINEAR
+    assert KARATSUBA in document["chain"][1]
+    assert run(["library", "list", "--operator", "bilinear_conv", "--database", database]) == 0
+    assert short in capsys.readouterr().out
+    assert run(["library", "list", "--operator", "bilinear_conv", "--database", database, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["equation"] == BILINEAR
+
+
+def test_a_message_abbreviates_algorithms(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["prove", BILINEAR.replace(" => ", " ")]) == 2
+    assert run(["prove", f"{BILINEAR} where dim(", "--json"]) == 2
+    found = capsys.readouterr()
+    assert "(((" not in found.err
+    assert KARATSUBA in json.loads(found.out)["error"]["message"]
 
 
 def test_the_gate(capsys: pytest.CaptureFixture[str], database: str, tmp_path: Path) -> None:

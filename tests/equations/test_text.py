@@ -191,6 +191,8 @@ ERRORS = {
     "relu(x) = x\x1b[2J": "line 1, column 12: expected ASCII characters outside of comments, "
     "got U+001B, a control character",
     "x = scale(x, full[value=1e9999999])": "line 1, column 30: unexpected '9999])'",
+    "x = bilinear_conv[rows=F(4, 3)](x, y)": "line 1, column 24: F(m,r) is short for the matrices "
+    "of an algorithm; `superopt library show ID` prints a rule in full",
     f"x = full[value=1/{'1' * 5000}]": "line 1: a number has more than 100 digits",
 }
 

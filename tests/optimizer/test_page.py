@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from html.parser import HTMLParser
@@ -9,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from superopt.equations import drawing, parse_equation
 from superopt.errors import InvalidFileError
 from superopt.onnx_io import lift, load_model
 from superopt.optimizer import Measured, Options, Pipeline, Request, html_of
 from superopt.optimizer.cost import MemoryCostStore
 from superopt.optimizer.explanation.amounts import amount, change, signed
+from tests.equations.test_abbreviation import FULL, SHORT
 from tests.optimizer.models import model_of
 from tests.optimizer.rules import ASSOCIATIVE, rules
 from tests.optimizer.test_optimize import skewed_products
@@ -118,6 +121,17 @@ def test_a_page_says_at_which_sizes(report: Report) -> None:
     text = parsed(html_of({**report, "sizes": given})).text
     assert "timed at batch=1 seq=64; as given" in text
     assert "at guessed sizes" not in text
+
+
+def test_algorithms_are_abbreviated(report: Report) -> None:
+    text = json.dumps(report).replace("matmul(matmul(x, y), z) => matmul(x, matmul(y, z))", FULL)
+    explained = json.loads(text)
+    (unused,) = explained["explanation"]["unused"]
+    unused |= {"equation": FULL, "detail": f"another rule took the place: {FULL}"}
+    page = html_of(explained)
+    assert "(((" not in page
+    assert parsed(page).text.count(SHORT) == 4
+    assert base64.b64encode(drawing(parse_equation(FULL)).encode()).decode() in page
 
 
 def test_options_that_are_objects_are_shown(report: Report) -> None:

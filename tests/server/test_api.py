@@ -26,6 +26,7 @@ from superopt.substitution_db import CandidateRule, Database, open_database
 from superopt.substitution_db.jobs import submissions
 from superopt.substitution_db.jobs.repository import NewJob
 from superopt.substitution_db.jobs.submissions import KeyTakenError
+from tests.equations.test_abbreviation import FULL, SHORT
 from tests.server.conftest import LOCAL, Http, problem
 from tests.server.live import RULES, serving
 
@@ -219,6 +220,12 @@ def test_a_key_that_asks_too_often_waits(settings: Settings, database: Database)
     assert problem(limited) == (429, "rate-limited")
     assert 90 < int(limited.headers["retry-after"]) <= 100
     assert http("GET", URL, headers=other).status_code == 200
+
+
+def test_the_detail_of_a_problem_abbreviates_algorithms(http: Http) -> None:
+    answer = http("POST", "/v1/substitutions/prove", json={"equation": f"{FULL} where dim("})
+    assert problem(answer) == (422, "invalid-equation")
+    assert answer.json()["detail"] == f"line 1: the equation '{SHORT} where dim(' ends too early"
 
 
 def test_only_uploads_are_large(http: Http) -> None:

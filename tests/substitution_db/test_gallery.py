@@ -8,13 +8,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from superopt.equations import parse_equation
+from superopt.equations import parse_equation, rule_id
 from superopt.journeys.library.gallery import library_page, write_page
 from superopt.journeys.library.gallery.gains import best_gain, gains
 from superopt.journeys.library.gallery.kinds import Kind, kind_of
 from superopt.journeys.library.gallery.uses import sites
 from superopt.rewriting import substitutions_of
 from superopt.substitution_db.rules.shipped import SHIPPED_LIBRARY
+from tests.equations.test_abbreviation import KARATSUBA
 
 CONV = "conv[stride=s, padding=p]"
 MERGED = "conv[stride=4](x, concat[axis=0](y, z))"
@@ -76,6 +77,22 @@ def test_sites_in_a_network() -> None:
     ways = [way for name, rule in rules.items() for way in substitutions_of(parse_equation(rule), name)]
     found = {rule: dict(counts) for rule, counts in sites(ways, ["squeezenet"]).items()}
     assert found == {"together": {"squeezenet": 8}}
+
+
+def test_a_page_abbreviates_algorithms(tmp_path: Path) -> None:
+    lines = map(json.loads, SHIPPED_LIBRARY.read_text(encoding="utf-8").splitlines())
+    idempotent = next(line for line in lines if line["equation"] == "relu(relu(x)) => relu(x)")
+    conv = "bilinear_conv[columns={0}](x, filter_transform[columns={0}](y))"
+    rule = f"relu(relu({conv})) => relu({conv})"
+    equation, short = rule.format(KARATSUBA), rule.format("F(2,2)")
+    line = {**idempotent, "id": rule_id(parse_equation(equation)), "equation": equation}
+    library = tmp_path / "one.jsonl"
+    library.write_text(json.dumps(line) + "\n", encoding="utf-8")
+    page = library_page(library, "page", [])
+    assert f"```\n{short}\n```" in page.text
+    (picture,) = page.pictures.values()
+    assert ">columns=F(2,2)</text>" in picture
+    assert "(((" not in page.text + picture
 
 
 def test_a_page_of_two_rules(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import wrap
 
 from superopt.axioms import load_axioms
-from superopt.equations import drawing, parse_equation
+from superopt.equations import abbreviated, drawing, parse_equation
 from superopt.files import write_atomically
 from superopt.journeys.library.gallery.choice import LEAST_SAVED, SHOWN, Choice, Chosen, chosen
 from superopt.journeys.library.gallery.gains import (
@@ -197,8 +197,9 @@ def _of(shown: int, count: int) -> str:
 def _entry(choice: Choice, rule: NewRule, proof: Proof | None, pictures: str) -> Iterator[str]:
     assert proof is not None
     source, target = len(rule.operators_source), len(rule.operators_target)
-    image = f'<img src="{pictures}/{choice.rule}.svg" alt="{escape(rule.equation)}">'
-    yield from (f"#### `{choice.rule}`", "", "```", rule.equation, "```", "", image, "")
+    equation = abbreviated(rule.equation)
+    image = f'<img src="{pictures}/{choice.rule}.svg" alt="{escape(equation)}">'
+    yield from (f"#### `{choice.rule}`", "", "```", equation, "```", "", image, "")
     holds = f"where `{rule.conditions}`" if rule.conditions else "wherever both sides are well-typed"
     yield f"- holds: {holds}"
     yield f"- {_gained(choice)}"
