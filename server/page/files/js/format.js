@@ -79,6 +79,19 @@ export const moment = (text) => new Date(text).toLocaleString(undefined, { dateS
 /** An identifier as words. */
 export const words = (name) => String(name).replaceAll("_", " ");
 
+const NUMBER = "-?\\d+(?:/\\d+)?", ROW = `\\(${NUMBER}(?:, ${NUMBER})*,?\\)`, MATRIX = `(\\(${ROW}(?:, ${ROW})*,?\\))`;
+const [NUMBERS, ROWS, ALGORITHMS] = [NUMBER, ROW, `\\(${MATRIX}, ${MATRIX}, ${MATRIX}\\)`].map((pattern) => new RegExp(pattern, "g"));
+
+/** The text with F(m,r) in place of the matrices of each algorithm for m outputs of r taps, as superopt.equations.abbreviated has it. */
+export function abbreviated(text) {
+  return text.replace(ALGORITHMS, (algorithm, ...found) => {
+    const lengths = found.slice(0, 3).map((matrix) => matrix.match(ROWS).map((row) => row.match(NUMBERS).length));
+    const [[reads, ...rest], [taps], [outputs]] = lengths;
+    const even = lengths.every((rows) => rows.length === rest.length + 1 && rows.every((length) => length === rows[0]));
+    return even && reads === outputs + taps - 1 ? `F(${outputs},${taps})` : algorithm;
+  });
+}
+
 /** A value of an option. */
 export function written(value) {
   if (value === null || value === undefined || value === "") return "–";

@@ -1,7 +1,7 @@
 // Parts that several views show: states, empty and failed views, lists that grow.
 import { h, show } from "./dom.js";
 import { icon } from "./icons.js";
-import { count } from "./format.js";
+import { abbreviated, count } from "./format.js";
 
 const STATES = {
   queued: ["clock", "", "Waiting"],
@@ -36,6 +36,12 @@ export function heading(title, { lead, crumbs, aside } = {}) {
   return h("header", { class: "heading" },
     h("div", {}, crumbs && h("p", { class: "crumbs" }, crumbs), h("h1", {}, title), lead && h("p", {}, lead)),
     aside);
+}
+
+/** An equation, abbreviated; where that is shorter, the whole can be unfolded. */
+export function equationText(text, kind = "code-block") {
+  const short = abbreviated(text), block = (name, shown) => h("pre", { class: name, tabindex: "0" }, shown);
+  return [block(kind, short), short !== text && h("details", {}, h("summary", {}, "In full"), block("code-block", text))];
 }
 
 /** Grey bars while something is on its way. */

@@ -1,6 +1,7 @@
 // Drawings of equations: SVG of this service, put into the page without its style so that the page's colours hold.
 import { h, show } from "./dom.js";
 import { call } from "./api.js";
+import { abbreviated } from "./format.js";
 
 /** As much smaller as a drawing is shown where there is no room. */
 const SMALLEST = 0.66;
@@ -19,7 +20,7 @@ export function drawn(text, words) {
 /** The drawing of an equation, when it has come. */
 export async function pictureOf(equation, signal) {
   const text = await (await call(`/page/drawing?${new URLSearchParams({ equation })}`, { signal })).text();
-  return drawn(text, `Drawing of ${equation}`);
+  return drawn(text, `Drawing of ${abbreviated(equation)}`);
 }
 
 /** Details that fetch the drawing when they are opened. */

@@ -1,6 +1,6 @@
 // The library of rules: searched, filtered, page by page.
 import { h, show } from "../dom.js";
-import { count, percent, plural, words } from "../format.js";
+import { abbreviated, count, percent, plural, words } from "../format.js";
 import { json } from "../api.js";
 import { chip, empty, heading, into } from "../parts.js";
 
@@ -78,7 +78,7 @@ function ruleTable(rules) {
   return h("table", { class: "rules" }, h("caption", { class: "hidden" }, "Rules"),
     h("thead", {}, h("tr", {}, ["Rule", "Saves", "Proof", "Status"].map((text) => h("th", { scope: "col" }, text)))),
     h("tbody", {}, rules.map((rule) => h("tr", {},
-      h("th", { scope: "row" }, h("a", { class: "equation", href: `/library/${rule.id}` }, h("code", {}, rule.equation))),
+      h("th", { scope: "row" }, h("a", { class: "equation", href: `/library/${rule.id}` }, h("code", {}, abbreviated(rule.equation)))),
       h("td", { class: "rule-saves" }, rule.saves ? h("span", { class: "good", title: "Share of the predicted cost, at typical sizes" }, percent(rule.saves)) : ""),
       h("td", { class: "rule-note soft" }, note(rule)), h("td", { class: "rule-status" }, chip(rule.status))))));
 }
@@ -87,7 +87,7 @@ function note({ evidence, proof }) {
   if (evidence.length) return "changed the outputs of a model";
   if (!proof) return "";
   if (proof.counterexample) return "has a counterexample";
-  return proof.axioms_used.length ? plural(proof.axioms_used.length, "axiom") : proof.reason;
+  return proof.axioms_used.length ? plural(proof.axioms_used.length, "axiom") : abbreviated(proof.reason);
 }
 
 const heard = (name) => words(name).replace(/^./, (letter) => letter.toUpperCase());

@@ -3,7 +3,7 @@ import { announce, h, show } from "../dom.js";
 import { json } from "../api.js";
 import { choices } from "../choices.js";
 import { duration } from "../format.js";
-import { chip, heading, loading, notice, stateWord } from "../parts.js";
+import { chip, equationText, heading, loading, notice, stateWord } from "../parts.js";
 import { pictureOf } from "../pictures.js";
 import { icon } from "../icons.js";
 import { proofOf } from "./proof.js";
@@ -84,5 +84,5 @@ function judged(answer) {
   return h("section", { class: `panel part judged ${answer.verdict}`, "aria-labelledby": "verdict-title" },
     h("h2", { id: "verdict-title" }, stateWord(answer.verdict), " ", chip(answer.verdict)),
     h("p", { class: "lead" }, WORDS[answer.verdict], answer.known && [" It is in the library: ", h("a", { href: `/library/${answer.id}` }, `rule ${answer.id}`), `, ${answer.known}.`]),
-    h("pre", { class: "code-block", tabindex: "0" }, answer.equation), proofOf(answer));
+    equationText(answer.equation), proofOf(answer));
 }

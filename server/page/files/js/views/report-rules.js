@@ -1,6 +1,6 @@
 // Which rules were applied and what each gained, and why the others were not.
 import { h, show } from "../dom.js";
-import { count, plural, signed, words } from "../format.js";
+import { abbreviated, count, plural, signed, words } from "../format.js";
 import { growing, table } from "../parts.js";
 import { pictureOnDemand } from "../pictures.js";
 
@@ -27,7 +27,7 @@ export function rulesApplied(report, unit) {
 function gainTable(caption, gains, unit) {
   const most = Math.max(...gains.map((gain) => Math.abs(gain.predicted)), 1e-12);
   const [body, more] = growing(gains, (gain) => h("tr", {},
-    h("th", { scope: "row" }, h("a", { class: "equation", href: `/library/${gain.rule}` }, h("code", {}, gain.equation)), pictureOnDemand(gain.equation)),
+    h("th", { scope: "row" }, h("a", { class: "equation", href: `/library/${gain.rule}` }, h("code", {}, abbreviated(gain.equation))), pictureOnDemand(gain.equation)),
     h("td", { class: "number", data: { label: "Times" } }, count(gain.times)),
     h("td", { class: "gain-cell", data: { label: "Predicted" } },
       h("span", { class: `number ${gain.predicted > 0 ? "good" : gain.predicted < 0 ? "bad" : ""}` }, signed(gain.predicted, unit)),
@@ -66,7 +66,7 @@ export function rulesUnused({ explanation }, unit) {
   const reason = h("select", { id: "unused-reason" }, h("option", { value: "" }, "Any"), [...new Set(all.map((rule) => rule.reason))].map((name) => h("option", { value: name }, REASONS[name] ?? words(name))));
   const filter = () => {
     const wanted = text.value.trim().toLowerCase();
-    const fitting = all.filter((rule) => (!reason.value || rule.reason === reason.value) && `${rule.equation} ${rule.detail}`.toLowerCase().includes(wanted));
+    const fitting = all.filter((rule) => (!reason.value || rule.reason === reason.value) && abbreviated(`${rule.equation} ${rule.detail}`).toLowerCase().includes(wanted));
     shown.textContent = `${count(fitting.length)} of ${plural(all.length, "rule")}`;
     show(place, fitting.length ? unusedTable(fitting, unit) : h("p", { class: "soft" }, "No matching rules."));
   };
@@ -84,10 +84,10 @@ export function rulesUnused({ explanation }, unit) {
 
 function unusedTable(rules, unit) {
   const [body, more] = growing(rules, (rule) => h("tr", {},
-    h("th", { scope: "row" }, h("a", { class: "equation", href: `/library/${rule.rule}` }, h("code", {}, rule.equation))),
+    h("th", { scope: "row" }, h("a", { class: "equation", href: `/library/${rule.rule}` }, h("code", {}, abbreviated(rule.equation)))),
     h("td", { class: "number", data: { label: "Places" } }, count(rule.sites)),
     h("td", { class: `number ${rule.best_gain > 0 ? "good" : ""}`, data: { label: "Best gain" } }, typeof rule.best_gain === "number" ? signed(rule.best_gain, unit) : "–"),
-    h("td", { class: "full" }, h("span", { class: `tag ${KINDS[rule.reason] ?? ""}` }, REASONS[rule.reason] ?? words(rule.reason)), h("small", { class: "block" }, rule.detail))),
+    h("td", { class: "full" }, h("span", { class: `tag ${KINDS[rule.reason] ?? ""}` }, REASONS[rule.reason] ?? words(rule.reason)), h("small", { class: "block" }, abbreviated(rule.detail)))),
   { parent: h("tbody"), step: 20, noun: "rules" });
   return [table("Rules not used, and why", [["Rule", ""], ["Places", "number"], ["Best gain", "number"], ["Why", ""]], body, "stack"), more];
 }

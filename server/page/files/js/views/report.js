@@ -1,6 +1,6 @@
 // The report of a finished optimization: the outcome, then a section for each part.
 import { h } from "../dom.js";
-import { amount, change, count, duration, percent, plural, saved, words, written } from "../format.js";
+import { abbreviated, amount, change, count, duration, percent, plural, saved, words, written } from "../format.js";
 import { facts, growing, table } from "../parts.js";
 import { curve, interval } from "../plot.js";
 import { rulesApplied, rulesUnused } from "./report-rules.js";
@@ -109,7 +109,7 @@ function details({ options, equivalence, model, versions = {}, trace, sizes }, u
         (node) => h("tr", {}, h("td", {}, h("code", {}, node.node)), h("td", {}, node.op_type), h("td", {}, node.why))))),
     trace.length > 0 && h("details", {}, h("summary", {}, `The trace: ${plural(trace.length, "step")}`),
       lazily(() => rows("The trace", [["Step", "number"], ["What", ""], ["Nodes", ""], ["Cost after", "number"]], trace,
-        (step, place) => h("tr", {}, h("td", { class: "number" }, count(place + 1)), h("td", {}, h("code", {}, step.equation || step.kind)), h("td", {}, h("code", {}, sites(step.site))), h("td", { class: "number" }, amount(step.cost_after, unit)))))),
+        (step, place) => h("tr", {}, h("td", { class: "number" }, count(place + 1)), h("td", {}, h("code", {}, abbreviated(step.equation || step.kind))), h("td", {}, h("code", {}, sites(step.site))), h("td", { class: "number" }, amount(step.cost_after, unit)))))),
   ];
 }
 

@@ -1,7 +1,7 @@
 // One rule of the library: equation, drawing, proof.
 import { h, show } from "../dom.js";
 import { json } from "../api.js";
-import { chip, facts, heading, into, loading } from "../parts.js";
+import { chip, equationText, facts, heading, into, loading } from "../parts.js";
 import { pictureOf } from "../pictures.js";
 import { proofOf } from "./proof.js";
 import { counted } from "./report-rules.js";
@@ -18,7 +18,7 @@ export async function view({ root, argument, signal, title }) {
     aside: h("a", { class: "button plain", href: `/prove?${new URLSearchParams({ equation: rule.equation })}` }, "Prove it again"),
   }),
   h("section", { class: "panel", "aria-labelledby": "equation-title" }, h("h2", { id: "equation-title", class: "hidden" }, "Equation"),
-    h("pre", { class: "big-equation", tabindex: "0" }, rule.equation), picture),
+    equationText(rule.equation, "big-equation"), picture),
   rule.evidence.length > 0 && h("section", { class: "panel part", "aria-labelledby": "evidence-title" }, h("h2", { id: "evidence-title" }, "Evidence against it"),
     h("p", { class: "lead" }, "Applying it changed the outputs of a model. It is not used, regardless of its proof."),
     rule.evidence.map((found) => facts([["model", found.model], ["sha256", h("code", {}, found.sha256)], ["found by", found.found_by], ["seed", String(found.seed)], ["difference", found.difference]]))),
