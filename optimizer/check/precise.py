@@ -31,7 +31,7 @@ _OPERAND_BYTES = 1 << 28
 """Maximum operand bytes of a node evaluated in the algebra: the windows of a convolution take more."""
 
 
-_WEIGHT_BYTES = 1 << 27
+_WEIGHT_BYTES = 1 << 29
 """Maximum size of a stored weight for which a model is run in double precision."""
 
 _SECONDS_PER_NODE = 4e-4
