@@ -23,14 +23,20 @@ class Optimised:
 
     def __init__(self, rules: Sequence[Substitution]) -> None:
         self._rules = rules
+        self._usable: dict[int | None, RuleSet] = {}
 
     def __call__(self, content: bytes) -> bytes:
         lifted = lift(load_model(content))
-        rules = RuleSet(usable_rules(self._rules, Options(), lifted.source.opset))
+        rules = self._of_opset(lifted.source.opset)
         graph = canonicalise(lifted, frozenset()).graph
         start = GraphCost.of(graph, Flops(), Sizes(graph, {}, Origin(lifted)))
         found = search_named("auto").run(start, rules, Watch(SearchLimits(math.inf, max_candidates=50)))
         return lower(lifted, found.best.graph, plan_of(found.best.graph)).to_bytes()
+
+    def _of_opset(self, opset: int | None) -> RuleSet:
+        if opset not in self._usable:
+            self._usable[opset] = RuleSet(usable_rules(self._rules, Options(), opset))
+        return self._usable[opset]
 
 
 class Rewritten:

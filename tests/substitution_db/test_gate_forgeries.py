@@ -22,7 +22,7 @@ from superopt.journeys.library.gate import (
     compare_hashes_of_files,
     compare_hashes_of_library,
     gate_files,
-    gate_library,
+    gate_library_rules,
 )
 from superopt.substitution_db import CandidateRule, open_database
 from superopt.substitution_db.rules.currency import current
@@ -260,12 +260,12 @@ def gate(
         path = tmp_path / "rules.db"
         shutil.copy(honest / "rules.db", path)
         write_rows(path, lines_of(honest), lines)
-        return gate_library(str(path), current()), compare_hashes_of_library(str(path), current())
+        return gate_library_rules(str(path), current()), compare_hashes_of_library(str(path), current())
 
     def of_shipped(lines: list[Line]) -> tuple[GateResult, GateResult]:
         monkeypatch.setenv("SUPEROPT_LIBRARY", str(written(tmp_path / "shipped.jsonl", lines)))
         path = str(tmp_path / "new.db")
-        return gate_library(path, current()), compare_hashes_of_library(path, current())
+        return gate_library_rules(path, current()), compare_hashes_of_library(path, current())
 
     return {"file": of_file, "database": of_database, "shipped library": of_shipped}[request.param]
 
@@ -294,7 +294,7 @@ def test_an_id_is_that_of_one_rule(honest: Path, tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("SUPEROPT_LIBRARY", str(double))
     for result in (
         gate_files([double], current()),
-        gate_library(str(tmp_path / "new.db"), current()),
+        gate_library_rules(str(tmp_path / "new.db"), current()),
         compare_hashes_of_files([double], current()),
     ):
         assert {offender.reason for offender in result.offenders} == {"2 lines of the file have its id"}
@@ -311,7 +311,7 @@ def test_a_status_that_was_written_by_hand(
     shutil.copy(honest / "rules.db", path)
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE rules SET status = ? WHERE id = ?", (status, identity))
-    for result in (gate_library(str(path), current()), compare_hashes_of_library(str(path), current())):
+    for result in (gate_library_rules(str(path), current()), compare_hashes_of_library(str(path), current())):
         reasons = [(offender.id, offender.reason) for offender in result.offenders]
         assert reasons == [(identity, f"its status is {said}, by its proofs it is verified")]
 
@@ -328,7 +328,7 @@ def test_a_refuted_rule_that_calls_itself_verified(
     shutil.copy(honest / "rules.db", path)
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE proofs SET verdict = 'refuted' WHERE rule_id = ?", (lines[1]["id"],))
-    (offender,) = gate_library(str(path), current()).offenders
+    (offender,) = gate_library_rules(str(path), current()).offenders
     assert offender.reason == "its status is verified, by its proofs it is refuted"
 
 

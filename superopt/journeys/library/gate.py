@@ -86,21 +86,28 @@ def gate_database(
 def gate_library(
     url: str | None, currency: Currency, *, jobs: int = 0, progress: Progress | None = None
 ) -> GateResult:
-    """``gate_database`` for the database at ``url`` and the shipped library, and a validation of the adjoint
-    statements.
+    """``gate_library_rules``, and a validation of the adjoint statements."""
+    result = gate_library_rules(url, currency, jobs=jobs, progress=progress)
+    axioms = currency.state.axioms
+    return replace(result, adjoints=len(axioms.adjoints), wrong_adjoints=wrong_adjoints(axioms, jobs=jobs))
+
+
+def gate_library_rules(
+    url: str | None, currency: Currency, *, jobs: int = 0, progress: Progress | None = None
+) -> GateResult:
+    """``gate_database`` for the database at ``url`` and the shipped library.
 
     If the library cannot be loaded, it is checked alone. Raises InvalidFileError if that finds no fault.
     """
     try:
         with open_database(url) as database:
             shipped = shipped_library()
-            result = gate_database(database, currency, shipped=shipped, jobs=jobs, progress=progress)
+            return gate_database(database, currency, shipped=shipped, jobs=jobs, progress=progress)
     except InvalidFileError:
         result = _judged(_shipped_claims(), currency, jobs, progress)
         if result.passed:
             raise
-    axioms = currency.state.axioms
-    return replace(result, adjoints=len(axioms.adjoints), wrong_adjoints=wrong_adjoints(axioms, jobs=jobs))
+        return result
 
 
 def wrong_adjoints(axioms: AxiomSet, *, jobs: int = 0) -> tuple[FailedRule, ...]:
