@@ -78,7 +78,8 @@ class SearchLimits:
 @dataclass(frozen=True, slots=True)
 class SearchResult:
     """The best graph found, its trace, and search statistics. ``matched`` counts the matches of each rule in
-    the initial graph; ``curve`` holds (seconds, best cost)."""
+    the initial graph of the search, or of the part of it that found most; ``curve`` holds (seconds, best
+    cost)."""
 
     best: GraphCost
     trace: tuple[TraceStep, ...]

@@ -50,14 +50,14 @@ class Sequence:
         statistics, trace = SearchStatistics(start, rules, watch), list[TraceStep]()
         course = self.stages(start)
         stage = next(course, None)
-        first: SearchResult | None = None
+        matched: dict[str, int] = {}
         gaining = 0
         stopped_by: StoppedBy | None = None
         while stage is not None:
             since = watch.seconds
             begins = start if stage.anew else statistics.best
             result = stage.search.run(begins, rules, _part(watch, stage, statistics))
-            first = first or result
+            matched |= {rule: max(count, matched.get(rule, 0)) for rule, count in result.matched.items()}
             statistics.count(result.candidates)
             if result.best.total < statistics.best.total:
                 statistics.improve_by(result, since)
@@ -66,7 +66,7 @@ class Sequence:
             stopped_by = statistics.interruption()
             stage = _next(course, result) if stopped_by is None else None
         found = statistics.shortened(trace) if gaining > 1 else Shortened(statistics.best, tuple(trace))
-        return statistics.result(found, stopped_by or "exhausted", {} if first is None else first.matched)
+        return statistics.result(found, stopped_by or "exhausted", matched)
 
 
 def _next(course: Course, result: SearchResult) -> Stage | None:

@@ -54,6 +54,7 @@ def optimize(
     tolerance: float | None = DEFAULTS.tolerance,
     keep: Sequence[str] = DEFAULTS.keep,
     exclude_rules: Sequence[str] = DEFAULTS.exclude_rules,
+    exact_rounding: bool = DEFAULTS.exact_rounding,
     memory_limit: int | None = DEFAULTS.memory_limit,
     runtime: str = DEFAULTS.runtime,
     fp16: bool = DEFAULTS.fp16,
@@ -95,6 +96,7 @@ def optimize(
         tolerance: Error allowed beyond the model's own; None for one by element type.
         keep: Names of nodes that stay as they are.
         exclude_rules: Ids of rules that are not used.
+        exact_rounding: Whether to leave out rules whose rounding errors are larger than the original's.
         memory_limit: Bytes for weights and tensors, of each device; None for no limit.
         runtime: Whose operators may be written: ``portable`` or ``onnxruntime``.
         fp16: Whether to convert to float16 where that is equal within 1e-2 and faster, or, for the objective
@@ -135,6 +137,7 @@ def optimize(
             "tolerance": tolerance,
             "keep": keep,
             "exclude_rules": exclude_rules,
+            "exact_rounding": exact_rounding,
             "memory_limit": memory_limit,
             "runtime": runtime,
             "fp16": fp16,

@@ -1,0 +1,40 @@
+"""A convolution is computed by a bilinear algorithm where that is measured to be faster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import superopt
+from benchmarks.bilinear_layers import Layer, write_layers
+
+
+@pytest.fixture(scope="module")
+def layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Half the multiplications of this layer are worth much more than what their transforms cost."""
+    path = tmp_path_factory.mktemp("layer") / "layer.onnx"
+    write_layers([Layer("", 256, 256, (28, 28), (3, 3))], path)
+    return path
+
+
+def test_a_layer_has_fewer_multiplications_and_nearly_the_same_values(layer: Path) -> None:
+    result = superopt.optimize(layer, threads=1, budget=60, max_candidates=300)
+    report = result.report.to_json()
+    assert report["returned"] == "optimized"
+    assert len([step for step in report["trace"] if "bilinear_conv" in step["equation"]]) == 1
+    before, after = (report["inventory"][when]["flops"] for when in ("before", "after"))
+    assert after < 0.6 * before
+    image = np.random.default_rng(1).standard_normal((1, 256, 28, 28)).astype(np.float32)
+    expected, got = (
+        np.asarray(onnxruntime.InferenceSession(model).run(None, {"x": image})[0])
+        for model in (layer.read_bytes(), result.model.SerializeToString())
+    )
+    assert 0 < np.abs(expected - got).max() < 2e-5 * np.abs(expected).max()
+
+
+def test_exact_rounding_leaves_these_algorithms_out(layer: Path) -> None:
+    result = superopt.optimize(layer, threads=1, budget=60, max_candidates=300, exact_rounding=True)
+    assert "bilinear_conv" not in str(result.report.to_json()["trace"])
