@@ -251,7 +251,7 @@ class ProofRequest(BaseModel, extra="forbid"):
 
     equation: str = Field(
         min_length=1,
-        max_length=4000,
+        max_length=8000,
         examples=["relu(relu(x)) => relu(x)"],
         json_schema_extra={"format": "equation"},
     )

@@ -52,7 +52,7 @@ def list_families(request: Request, _: Reader) -> list[dict[str, object]]:
 
 
 @router.get("/drawing")
-def draw(_: Reader, equation: Annotated[str, Query(min_length=1, max_length=4000)]) -> Response:
+def draw(_: Reader, equation: Annotated[str, Query(min_length=1, max_length=8000)]) -> Response:
     """An equation drawn as SVG."""
     try:
         drawn = drawing(parse_equation(equation))
