@@ -19,7 +19,7 @@ TORCH = "import torch"
 def run_examples(examples: list[str], directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(directory)
     monkeypatch.setenv("SUPEROPT_DATABASE_URL", f"sqlite:///{directory / 'rules.db'}")
-    program = "\n".join(examples).replace("budget=60", "budget=60, max_candidates=20")
+    program = "\n".join(examples).replace("budget=60", "budget=10, max_candidates=20")
     exec(compile(program, "docs/python.md", "exec"), {})
 
 

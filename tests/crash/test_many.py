@@ -10,7 +10,7 @@ from superopt.substitution_db.store.records import JobFile, JobRole, JobState
 from tests.crash.kills import kill_at_random
 from tests.crash.processes import start_racer
 
-JOBS = 500
+JOBS = 200
 
 
 def test_two_workers_race_and_each_job_is_done_once(database: Database) -> None:

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from superopt.server.http.cursors import cursor_of
@@ -31,7 +32,12 @@ request-timeout = 1.5
 HERE = Path(__file__).parent
 
 
-def run_schemathesis(directory: Path, *, examples: int, keyed: bool) -> subprocess.CompletedProcess[str]:
+PHASES = ("examples", "coverage", "fuzzing", "stateful")
+
+
+def run_schemathesis(
+    directory: Path, *, examples: int, keyed: bool, phases: Sequence[str] = PHASES
+) -> subprocess.CompletedProcess[str]:
     """Tests a service whose data lies in ``directory``; standard output says what was found."""
     settings = Settings(
         plans_clusters=True,
@@ -60,6 +66,7 @@ def run_schemathesis(directory: Path, *, examples: int, keyed: bool) -> subproce
                 [
                     *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(config)),
                     *("run", f"{address}/openapi.json"),
+                    *("--phases", ",".join(phases)),
                     *("--checks", "all", "--exclude-checks", _CANCELLED),
                     *("--max-examples", str(examples), "--seed", "1", "--no-color"),
                     *("--generation-database", "none"),
