@@ -48,8 +48,8 @@ TOO_BIG = {
     "more stack than there is": (nested(2000), "RecursionError: "),
     "more memory than there is": (
         parse_equation(
-            "maxpool[kernel=99999999, stride=99999999, padding=same](x)"
-            " => relu(maxpool[kernel=99999999, stride=99999999, padding=same](x))"
+            "maxpool[kernel=9999999, stride=9999999, padding=same](x)"
+            " => relu(maxpool[kernel=9999999, stride=9999999, padding=same](x))"
         ),
         "MemoryError: ",
     ),
