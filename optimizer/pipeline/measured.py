@@ -29,6 +29,7 @@ from superopt.optimizer.pipeline.judge import Equality, Trial, UnchangedError
 from superopt.optimizer.pipeline.original import Original
 from superopt.optimizer.pipeline.prepare import Prepared, refusal_of
 from superopt.optimizer.pipeline.report import CostSummary, MemorySummary, Report, SearchSummary, SizesSummary
+from superopt.optimizer.pipeline.selection import MEASURED_OBJECTIVES
 from superopt.optimizer.pipeline.verdict import PricedVariant, Verdict
 from superopt.optimizer.search import (
     Phase,
@@ -329,4 +330,4 @@ def _minimal_ratio(start: GraphCost, objective: str) -> float:
     """Required speed-up of a rewritten model: none if the original exceeds the memory limit."""
     if start.penalty:
         return 0.0
-    return 1.0 if objective in ("latency", "throughput", "training") else 0.99
+    return 1.0 if objective in MEASURED_OBJECTIVES else 0.99

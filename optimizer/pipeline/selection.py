@@ -16,6 +16,9 @@ from superopt.ops.roles import FusionRole, Product
 from superopt.options import Options
 from superopt.rewriting import Substitution
 
+MEASURED_OBJECTIVES = ("latency", "throughput", "training")
+"""The objectives that are time, measured on the device."""
+
 _MOST_COMPARED = 2000
 """Number of names among which similar ones are looked for."""
 
@@ -25,12 +28,12 @@ def usable_rules(
 ) -> Iterable[Substitution]:
     """The rules that are not excluded and whose operators can be written in the model's opset. Rules about
     sharded tensors license divisions in plans, and are not applied to graphs. Rules whose rounding errors are
-    larger need measured costs, so they are for one device of this machine. Raises InvalidOptionError for an
-    excluded rule that does not exist."""
+    larger need measured costs, so they are for time on one device of this machine, and single precision.
+    Raises InvalidOptionError for an excluded rule that does not exist."""
     offered = tuple(rules)
     for unknown in sorted(set(options.exclude_rules) - {rule.rule_id for rule in offered}):
         raise InvalidOptionError(f"exclude-rule: no verified rule {unknown!r} to exclude")
-    may_round_more = options.cluster is None and options.target in DEVICES and not options.exact_rounding
+    may_round_more = _may_round_more(options)
     for rule in offered:
         operators = {OPERATORS[term.operator] for term in applications(*rule.target)}
         known = all(opset is None or has_form(operator, opset) for operator in operators)
@@ -42,6 +45,11 @@ def usable_rules(
             and rule.rule_id not in options.exclude_rules
         ):
             yield rule
+
+
+def _may_round_more(options: Options) -> bool:
+    is_measured = options.target in DEVICES and options.objective in MEASURED_OBJECTIVES
+    return is_measured and options.cluster is None and not (options.exact_rounding or options.fp16)
 
 
 def kept_nodes(lifted: LiftedModel, names: Sequence[str]) -> frozenset[NodeId]:

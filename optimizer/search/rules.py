@@ -7,7 +7,9 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from dataclasses import dataclass
 
 from superopt.ir.graph import Graph, NodeId, Value
-from superopt.ir.terms import Application, Term, variables
+from superopt.ir.terms import Application, Term, applications, variables
+from superopt.ir.types import ElementType, TensorType
+from superopt.ops.base import OPERATORS
 from superopt.optimizer.search.net import Net
 from superopt.rewriting import Bundle, Match, Rewrite, Substitution, find_matches
 
@@ -44,13 +46,16 @@ class Change:
 
 class RuleSet:
     """Substitutions in a fixed order; ``protected`` nodes are never part of a match. A substitution whose
-    outputs share no input is left out, because it matches every pair of places in a graph."""
+    outputs share no input is left out, because it matches every pair of places in a graph. One whose rounding
+    errors are larger matches only tensors in single or double precision, all sizes of which but the first are
+    known: others could not be written, or overflow."""
 
     def __init__(self, substitutions: Iterable[Substitution], protected: Collection[NodeId] = ()) -> None:
         self.substitutions: Sequence[Substitution] = tuple(filter(_is_connected, substitutions))
         self._protected = protected
         self._positions = {id(s): index for index, s in enumerate(self.substitutions)}
         self._net = Net(self.substitutions)
+        self._rounding = frozenset(id(s) for s in self.substitutions if _rounds_more(s))
         self._several = frozenset(i for i, s in enumerate(self.substitutions) if len(s.source) > 1)
         self._single_height = max((_heights(s) for s in self.substitutions if len(s.source) == 1), default=1)
         self._several_height = max((_heights(s) for s in self.substitutions if len(s.source) > 1), default=0)
@@ -77,7 +82,10 @@ class RuleSet:
         self, graph: Graph, free: Container[NodeId], substitution: Substitution, root: NodeId
     ) -> Iterator[Match]:
         """The matches of one substitution whose first root is the node."""
+        rounds = id(substitution) in self._rounding
         for match in find_matches(graph, substitution, (root,)):
+            if rounds and not _is_precise_and_sized(graph, match):
+                continue
             if any(value.node not in free for value in match.outputs) and not any(
                 site in self._protected for site in match.sites
             ):
@@ -192,6 +200,26 @@ def _is_connected(substitution: Substitution) -> bool:
             return False
         read |= own
     return True
+
+
+def _rounds_more(substitution: Substitution) -> bool:
+    return any(OPERATORS[term.operator].rounds_more for term in applications(*substitution.target))
+
+
+def _is_precise_and_sized(graph: Graph, match: Match) -> bool:
+    """Whether all operands are in single or double precision, with known sizes but for the first axis."""
+    parts = (
+        part
+        for value in match.values.values()
+        for part in (value.values if isinstance(value, Bundle) else (value,))
+    )
+    types = [graph.type_of(part) for part in parts]
+    return all(
+        isinstance(type_, TensorType)
+        and type_.element in (ElementType.FLOAT, ElementType.DOUBLE)
+        and all(isinstance(size, int) for size in type_.shape[1:])
+        for type_ in types
+    )
 
 
 def _heights(substitution: Substitution) -> int:

@@ -315,7 +315,9 @@ class _Reader:
                 return value
 
     def _error(self, tree: Tree, message: str) -> InvalidEquationError:
-        first = next(tree.scan_values(lambda child: isinstance(child, lark.Token)))
+        first = next(tree.scan_values(lambda child: isinstance(child, lark.Token)), None)
+        if first is None:
+            return InvalidEquationError(f"line {self._first_line}: {message}")
         return InvalidEquationError(f"{self._place(first.line or 1, first.column or 1)}: {message}")
 
     def _place(self, line: int, column: int) -> str:

@@ -84,6 +84,8 @@ def nested(before: str, after: str) -> str:
 ERRORS = {
     "power[exponent=(1, 2)*2](x) = y": "line 1, column 17: expected a number, got a tuple",
     "x = y where (1, 2) + a > 0": "line 1, column 14: expected a number, got a tuple",
+    "x = full[value=(())]()": "line 1: expected a number, got a tuple",
+    "x = y where () + 1 > a": "line 1: expected a number, got a tuple",
     "x = full[value=2*(1,)]()": "line 1, column 19: expected a number, got a tuple",
     "x = reshape[shape=(a, 2)](y)": "line 1, column 20: expected a tuple of whole numbers",
     "x = full[value=sin(a)]()": "line 1, column 16: expected min(a, b) or max(a, b), got sin of 1",

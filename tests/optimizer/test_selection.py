@@ -5,9 +5,16 @@ from __future__ import annotations
 import pytest
 
 from superopt.equations import parse_equation
+from superopt.generator.bilinear import filter_rules, filters
+from superopt.ir import Dimension, ElementType, Graph, Input, TensorType, Weight
+from superopt.ir.dimensions import symbol
+from superopt.ops.convolution import Conv
 from superopt.optimizer.pipeline.selection import usable_rules
+from superopt.optimizer.search import RuleSet
 from superopt.options import Options
 from superopt.rewriting import substitutions_of
+
+COLUMNS = substitutions_of(next(filter_rules(filters(2, 3)[0])).equation, "F(2,3)")
 
 
 @pytest.mark.parametrize(
@@ -24,3 +31,46 @@ def test_operators_that_older_nodes_express_are_used_at_every_operator_set(text:
     rules = substitutions_of(parse_equation(text), text)
     usable = [opset for opset in range(6, 26) if tuple(usable_rules(rules, Options(), opset))]
     assert usable == list(range(oldest, 26))
+
+
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        (Options(), 1),
+        (Options(objective="throughput"), 1),
+        (Options(objective="training"), 1),
+        (Options(objective="flops"), 0),
+        (Options(objective="launches"), 0),
+        (Options(target="profile"), 0),
+        (Options(exact_rounding=True), 0),
+        (Options(fp16=True), 0),
+        (Options(cluster="dgx-h100:4"), 0),
+    ],
+    ids=str,
+)
+def test_rules_that_round_more_are_used_where_time_is_measured(options: Options, count: int) -> None:
+    assert len(tuple(usable_rules(COLUMNS, options, 17))) == count
+
+
+@pytest.mark.parametrize(
+    ("element", "shape", "count"),
+    [
+        (ElementType.FLOAT, (1, 2, 5, 5), 1),
+        (ElementType.DOUBLE, (1, 2, 5, 5), 1),
+        (ElementType.FLOAT, (symbol("n"), 2, 5, 5), 1),
+        (ElementType.FLOAT, (1, 2, symbol("h"), 5), 0),
+        (ElementType.FLOAT, (1, 2, 5, symbol("w")), 0),
+        (ElementType.FLOAT16, (1, 2, 5, 5), 0),
+        (ElementType.BFLOAT16, (1, 2, 5, 5), 0),
+    ],
+    ids=str,
+)
+def test_rules_that_round_more_need_sizes_and_single_precision(
+    element: ElementType, shape: tuple[Dimension, ...], count: int
+) -> None:
+    editor = Graph.empty().edit()
+    image = editor.add(Input("x", TensorType(element, shape))).value
+    kernel = editor.add(Weight("w", TensorType(element, (3, 2, 3, 3)))).value
+    editor.set_outputs([editor.add(Conv(), [image, kernel]).value])
+    graph = editor.build()
+    assert len(RuleSet(COLUMNS).matches(graph, graph.weight_only)) == count
