@@ -29,7 +29,16 @@ SMALL = Thoroughness(Bound(2, 3), symbolic=0, sampled=None)
 IMAGES = Thoroughness(Bound(2), symbolic=0, sampled=None)
 BOUNDED = Thoroughness(Bound(3), symbolic=0, sampled=None)
 PARTIAL_CASES = 100
-WINDOWS = {"conv", "avgpool", "maxpool", "enlarge", "global_avgpool", "lrn"}
+WINDOWS = {
+    "conv",
+    "bilinear_conv",
+    "filter_transform",
+    "avgpool",
+    "maxpool",
+    "enlarge",
+    "global_avgpool",
+    "lrn",
+}
 SAMPLED = Thoroughness(Bound(1), symbolic=0, sampled=Effort(schemes=8, per_scheme=2, stack=2))
 
 PLANTED = {

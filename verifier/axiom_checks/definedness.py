@@ -112,12 +112,10 @@ def _holes(generator: np.random.Generator, values: Array) -> Array:
 
 def _bounded(axiom: Equation, most: int) -> Iterator[tuple[str, Sides]]:
     program = Program(axiom)
-    bound = PartialBound()
-    number = sum(1 for case in all_cases(program, bound) if case.agree)
-    step = max(1, -(-number // most))
+    agreeing = [case for case in all_cases(program, PartialBound()) if case.agree]
+    step = max(1, -(-len(agreeing) // most))
     generator = np.random.default_rng(seed_of(axiom, _STREAM))
-    agreeing = (case for case in all_cases(program, bound) if case.agree)
-    for case in itertools.islice(agreeing, 0, None, step):
+    for case in agreeing[::step]:
         inputs = partial_inputs(generator, case.types)
         yield _case_text(program, case), program.evaluated(PartialDomain(), case, inputs)
 
