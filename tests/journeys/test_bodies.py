@@ -205,6 +205,23 @@ def test_a_false_rule_is_caught_in_a_body_and_examined_there(done: tuple[Path, s
     assert "and now: " in found.standing[0], found.standing
 
 
+def test_rules_that_round_more_are_not_used_in_bodies(
+    done: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A body that is one convolution was slower within the model than measured alone."""
+    optimize = in_process.optimizer.optimize
+    calls: set[tuple[bool, bool]] = set()
+
+    def observed(lifted: Any, rules: Any, options: in_process.Options, *others: Any, **named: Any) -> Any:
+        calls.add((": " in lifted.source.name, options.exact_rounding))
+        return optimize(lifted, rules, options, *others, **named)
+
+    monkeypatch.setattr(in_process.optimizer, "optimize", observed)
+    options = in_process.Options(budget=5.0, threads=1)
+    in_process.optimize_with(done[0] / "model.onnx", options, database=done[1])
+    assert calls == {(True, True), (False, False)}
+
+
 def test_functions_are_inlined() -> None:
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17, "my" : 1]> agraph (float[2,3] x) => (float[2,3] y)'
