@@ -1,7 +1,7 @@
 """Wrong rules about convolutions by bilinear algorithms are planted; none is verified or becomes a graph.
 
 Each seed is one change of a right rule, to matrices along one axis or both, or to what is around them. The
-suite tries a few of each kind; all thousand take a minute or two:
+suite tries a few of each kind; all thousand take half a minute:
 
     python -m tests.verifier.test_planted_bilinear 1000
 """
@@ -17,6 +17,7 @@ from typing import cast
 import pytest
 
 from superopt.axioms import load_axioms
+from superopt.equations import parse_equation
 from superopt.errors import IllTypedError
 from superopt.ir import ElementType, Graph, Input, TensorType, Weight
 from superopt.ir.numbers import AttributeVariable
@@ -222,6 +223,31 @@ def test_factors_that_cancel_are_verified(seed: int) -> None:
     assert computes_its_filter(right)
     assert in_a_graph(right)
     assert is_verified(rule({"columns": right}, {"columns": right}))
+
+
+BY_HAND = (
+    "(((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)), "
+    "((1, 0, 0), (1/2, 1/2, 1/2), (1/2, -1/2, 1/2), (0, 0, 1)), ((1, 0), (1, 1), (1, -1), (0, -1)))"
+)
+
+
+@pytest.mark.parametrize(
+    ("matrices", "reason"),
+    [
+        (BY_HAND, ""),
+        (
+            BY_HAND.replace("1/2, -1/2", "1/3, -1/2"),
+            "columns: no algorithm for a filter: output 0 has x[1] w[0] 1/6 times, expected 0",
+        ),
+    ],
+)
+def test_a_rule_written_by_hand_is_verified_or_its_wrong_coefficient_named(
+    matrices: str, reason: str
+) -> None:
+    text = "conv[padding=p](x, y) => bilinear_conv[columns=A, padding=p](x, filter_transform[columns=A](y))"
+    verdict = verify(parse_equation(text.replace("A", matrices)), load_axioms())
+    assert verdict.status is (Status.UNPROVED if reason else Status.VERIFIED)
+    assert (verdict.reason or "").endswith(reason)
 
 
 def in_a_graph(given: Matrices) -> bool:
