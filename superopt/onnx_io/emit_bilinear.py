@@ -24,6 +24,9 @@ from superopt.ops.filter_algorithms import Matrix, Tiling
 
 Pair: TypeAlias = "tuple[int, int]"
 
+EXPAND = 8
+"""The operator set since which there is Expand."""
+
 SPLIT_TAKES_OPERANDS = 13
 """The operator set since which Split has sizes as an operand."""
 
@@ -163,6 +166,13 @@ class _Nodes:
             return self.node("Slice", [operand], {"axes": [axis], "starts": [0], "ends": [size]})
         return self.node("Slice", [operand, *(self.sizes([number]) for number in (0, size, axis))])
 
+    def for_each_sample(self, matrix: str, operand: str) -> str:
+        """The matrix, repeated for each sample of the operand. ONNX Runtime does that itself, but for 0
+        samples it fails."""
+        samples = self.beginning(self.node("Shape", [operand]), 0, 1)
+        shape = self.node("Concat", [samples, self.sizes((1, 1))], {"axis": 0})
+        return self.node("Expand", [matrix, shape])
+
     def divided(self, operand: str, parts: int, size: int) -> list[str]:
         """Parts of equal size along the first axis."""
         outputs = [self.writer.temporary("part") for _ in range(parts)]
@@ -265,7 +275,10 @@ def _image(nodes: _Nodes, form: Form, products: str, output: str) -> None:
 def _matrix_product(nodes: _Nodes, form: Form, axis: Axis, products: str, size: int) -> str:
     """[n, points size] -> [n, outputs of a tile, size]."""
     flat = nodes.reshaped(products, (form.samples, axis.points, size))
-    return nodes.node("MatMul", [nodes.numbers(_floats(axis.tiling.result).T), flat])
+    matrix = nodes.numbers(_floats(axis.tiling.result).T)
+    if form.samples == -1 and nodes.writer.opset >= EXPAND:
+        matrix = nodes.for_each_sample(matrix, flat)
+    return nodes.node("MatMul", [matrix, flat])
 
 
 def _cut(nodes: _Nodes, axis: Axis, image: str, before: tuple[int, ...], behind: tuple[int, ...] = ()) -> str:

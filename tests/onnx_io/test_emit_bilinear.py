@@ -151,6 +151,14 @@ def test_a_bias_is_added_before_tiles_are_transformed_back(case: Case) -> None:
     assert "Add" not in operators(case.built(case.tiles)).split()
 
 
+@pytest.mark.parametrize("case", [ROWS, COLUMNS, BOTH, SEQUENCE, FEWER], ids=str)
+def test_an_open_batch_may_be_empty(case: Case) -> None:
+    case = replace(case, batch=symbol("n"))
+    image = np.zeros((0, *case.image[1:]), np.float32)
+    (got,), (expected,) = (run(case.built(tiles), image) for tiles in (case.tiles, (0, 0)))
+    assert got.shape == expected.shape
+
+
 def test_nodes_for_rows() -> None:
     """A convolution for each point, one for all, and a single axis moved."""
     assert operators(ROWS.built((4, 0))) == " ".join(
