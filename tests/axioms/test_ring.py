@@ -16,6 +16,7 @@ from superopt.ir.terms import Equation
 from superopt.rewriting.evaluation import evaluate_terms
 from superopt.verifier.refute.refutation import Effort, refute
 from superopt.verifier.seeds import seed_of
+from tests.ops.algorithms import with_algorithms
 
 AXIOMS = load_axioms()
 LIMITS = np.iinfo(np.int32)
@@ -65,6 +66,7 @@ def largest_integers(generator: np.random.Generator, shape: tuple[int, ...]) -> 
 
 def difference_over_integers(axiom: Equation) -> str:
     """The first instance on which the sides differ, or use more than a ring; empty when there is none."""
+    axiom = with_algorithms(axiom)
     generator = np.random.default_rng(seed_of(axiom, 11))
     instances = refute(axiom, Effort(schemes=6, per_scheme=2, stack=1)).instances
     assert instances

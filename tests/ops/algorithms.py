@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
+from typing import cast
 
 from superopt.generator.bilinear.filters import filters
 from superopt.generator.bilinear.maps import Coefficients
-from superopt.ops.filter_algorithms import FilterAlgorithm, Matrices, Matrix
+from superopt.ir.numbers import AttributeVariable
+from superopt.ir.terms import AttributeTerm, Equation, Variable, attribute_variables, variables
+from superopt.ops.filter_algorithms import KARATSUBA, FilterAlgorithm, Matrices, Matrix
+from superopt.ops.terms import instantiate
 
 BY_HALVES: Matrices = (
     ((Fraction(1, 2), Fraction(-1, 2), 0), (0, 1, 0), (0, 1, -1)),
@@ -15,6 +21,8 @@ BY_HALVES: Matrices = (
     ((1, 0), (1, 1), (0, -1)),
 )
 """Karatsuba's algorithm, with a factor moved from the data to the weights."""
+
+OPEN: Mapping[str, AttributeTerm] = {"rows": cast("AttributeTerm", KARATSUBA), "columns": ()}
 
 
 @cache
@@ -24,6 +32,22 @@ def algorithm(outputs: int, taps: int) -> FilterAlgorithm:
         return ()
     best = filters(outputs, taps)[0].algorithm
     return _matrix(best.left), _matrix(best.right), _matrix(best.result)
+
+
+def with_algorithms(equation: Equation) -> Equation:
+    """The equation with an algorithm for rows, and none for columns, where these are left open: for those,
+    the sampler of instances has no values."""
+    terms = (*equation.left, *equation.right)
+    names = {name: Variable(name) for name in variables(*terms)}
+    values: dict[str, AttributeTerm] = {name: AttributeVariable(name) for name in attribute_variables(*terms)}
+    for application in equation.applications:
+        for name, value in application.attributes:
+            if name in OPEN and isinstance(value, AttributeVariable):
+                values[value.name] = OPEN[name]
+    left, right = (
+        tuple(instantiate(term, names, values) for term in side) for side in (equation.left, equation.right)
+    )
+    return replace(equation, left=left, right=right)
 
 
 def _matrix(coefficients: Coefficients) -> Matrix:

@@ -16,7 +16,9 @@ from superopt.ops.base import (
     attributes_of,
     operator_from_attributes,
 )
+from superopt.ops.filter_algorithms import KARATSUBA, FilterAlgorithm
 from superopt.rewriting import conditions
+from tests.ops.algorithms import BY_HALVES, algorithm
 from tests.verifier.brute import search
 from tests.verifier.brute.basics import IllTyped
 from tests.verifier.brute.conditions import FUNCTIONS
@@ -26,6 +28,17 @@ from tests.verifier.rules import RIGHT, WRONG
 NOT_IN_RULES = {"split", "opaque"} | GRADIENTS
 PARALLEL = {"partition", "combine", "replicate", "reduce", "pipeline", "batch"}
 """Tested by their axioms, and by executing plans part by part in tests/optimizer/parallel."""
+
+ALGORITHMS: tuple[tuple[FilterAlgorithm, FilterAlgorithm], ...] = (
+    ((), ()),
+    (KARATSUBA, ()),
+    ((), BY_HALVES),
+    (BY_HALVES, KARATSUBA),
+    (KARATSUBA, algorithm(2, 3)),
+    (KARATSUBA[::-1], ()),
+    ((), (KARATSUBA[0], KARATSUBA[1], KARATSUBA[1])),
+)
+"""The last two compute no filter."""
 
 IMAGE = (2, 4, 5, 6)
 CASES: list[tuple[str, dict[str, object], list[tuple[int, ...]]]] = [
@@ -67,6 +80,10 @@ CASES: list[tuple[str, dict[str, object], list[tuple[int, ...]]]] = [
     *(("conv_transpose", {"stride": stride, "padding": padding, "dilation": dilation}, [IMAGE, (4, 3, 3, 2)])
       for stride in ((1, 1), (2, 3)) for padding in ("valid", "same", (1, 0, 2, 1), (9, 0, 9, 0)) for dilation in ((1, 1), (1, 2))),
     ("conv_transpose", {}, [IMAGE, (3, 4, 3, 3)]),
+    *(("filter_transform", {"rows": rows, "columns": columns}, [(3, 2, *kernel)])
+      for rows, columns in ALGORITHMS for kernel in ((2, 2), (2, 3), (3, 2), (1, 5))),
+    *(("bilinear_conv", {"rows": rows, "columns": columns, "padding": padding}, [IMAGE, (outputs, 2, *kernel)])
+      for rows, columns in ALGORITHMS for padding in ("valid", "same", "same_upper", "same_lower", (0, 1, 2, 1)) for outputs in (36, 12, 4) for kernel in ((1, 1), (1, 3), (3, 1))),
     ("conv", {}, [IMAGE, (5, 2, 3, 3)]),
     ("conv", {}, [IMAGE, (5, 4, 9, 1)]),
     *((name, {"kernel": kernel, "stride": stride, "padding": padding}, [IMAGE])

@@ -128,6 +128,7 @@ def test_a_new_operator_changes_no_other(now: Meanings, tmp_path: Path) -> None:
                 "tanh",
                 "gelu",
                 "conv",
+                "bilinear_conv",
                 "conv_transpose",
                 "kernel_response",
                 "conv_data_gradient",

@@ -20,6 +20,7 @@ from superopt.ir.numbers import AttributeVariable
 from superopt.ir.terms import Application, Equation, Variable
 from superopt.ops.base import OPERATORS, attribute_names
 from superopt.verifier.adjoints import Dual, DualDomain, why_no_adjoint
+from tests.ops.algorithms import OPEN
 from tests.verifier.adjoints.differences import TOLERANCE, drawn_arrays, jacobian, shape_of
 
 SIZED_BY_EQUATIONS = {"avgpool_gradient", "conv_data_gradient", "conv_weight_gradient"}
@@ -34,10 +35,11 @@ FLOATS = DualDomain(FloatDomain(np.float64))
 
 
 def applied(name: str) -> Application:
-    """The operator applied to variables, with a variable for each attribute that types do not determine."""
+    """The operator applied to variables, with a variable for each attribute that types do not determine
+    and that the sampler has values for."""
     operator = OPERATORS[name]
     attributes = tuple(
-        (attribute, AttributeVariable(f"a{index}"))
+        (attribute, OPEN.get(attribute, AttributeVariable(f"a{index}")))
         for index, attribute in enumerate(attribute_names(name))
         if attribute not in operator.implicit
     )

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.verifier.brute import elementwise, layout, windows
+from tests.verifier.brute import bilinear, elementwise, layout, windows
 from tests.verifier.brute.basics import ShapeOf, ValueOf
 
-SHAPES: Mapping[str, ShapeOf] = {**elementwise.SHAPES, **layout.SHAPES, **windows.SHAPES}
-VALUES: Mapping[str, ValueOf] = {**elementwise.VALUES, **layout.VALUES, **windows.VALUES}
+SHAPES: Mapping[str, ShapeOf] = {
+    **bilinear.SHAPES,
+    **elementwise.SHAPES,
+    **layout.SHAPES,
+    **windows.SHAPES,
+}
+VALUES: Mapping[str, ValueOf] = {
+    **bilinear.VALUES,
+    **elementwise.VALUES,
+    **layout.VALUES,
+    **windows.VALUES,
+}
 
 GRADIENTS = {
     "avgpool_gradient",
@@ -34,11 +44,14 @@ IMPLICIT: Mapping[str, str] = {
 _MATRIX, _VECTOR, _IMAGE = frozenset((2, 3, 4)), frozenset((1,)), frozenset((4,))
 _SOME = frozenset((1, 2, 3, 4))
 RANKS: Mapping[str, tuple[frozenset[int], ...]] = {
-    **dict.fromkeys(("maxpool", "avgpool", "enlarge", "lrn", "global_avgpool"), (_IMAGE,)),
+    **dict.fromkeys(
+        ("maxpool", "avgpool", "enlarge", "lrn", "global_avgpool", "filter_transform"), (_IMAGE,)
+    ),
     **dict.fromkeys(("upsample_nearest", "upsample_linear"), (_IMAGE,)),
     **dict.fromkeys(("channel_scale", "bias_add", "prelu"), (_SOME, _VECTOR)),
     "affine": (_SOME, _VECTOR, _VECTOR),
     "scale": (_SOME | {0}, frozenset((0,))),
+    "bilinear_conv": (_IMAGE, _IMAGE),
     "conv": (_IMAGE, _IMAGE),
     "conv_transpose": (_IMAGE, _IMAGE),
     "kernel_response": (_IMAGE, _VECTOR),

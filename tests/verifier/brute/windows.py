@@ -13,7 +13,7 @@ from tests.verifier.brute.basics import Attributes, Real, Shape, ShapeOf, ValueO
 from tests.verifier.brute.elementwise import power, sigmoid
 
 
-def _margins(
+def margins_of(
     size: int, kernel: int, stride: int, dilation: int, padding: object, axis: int
 ) -> tuple[int, int]:
     """How many elements are put before and after."""
@@ -34,7 +34,7 @@ def _positions(
     size: int, kernel: int, stride: int, dilation: int, padding: object, axis: int
 ) -> list[list[int]]:
     """For each position of the window the indices that it sees; those outside of the tensor are padding."""
-    before, after = _margins(size, kernel, stride, dilation, padding, axis)
+    before, after = margins_of(size, kernel, stride, dilation, padding, axis)
     extent = dilation * (kernel - 1) + 1
     starts = range(-before, size + after - extent + 1, stride)
     need(kernel > 0 and len(starts) > 0)
@@ -87,20 +87,20 @@ def _conv_groups(channels: int, weight: Shape) -> int:
     return channels // per_group
 
 
-def _conv_shape(attributes: Attributes, data: Shape, weight: Shape) -> Shape:
+def conv_shape(attributes: Attributes, data: Shape, weight: Shape) -> Shape:
     need(len(data) == len(weight) == 4)
     _conv_groups(data[1], weight)
     rows, columns = _window_axes(attributes, data, weight[2:])
     return (data[0], weight[0], len(rows), len(columns))
 
 
-def _conv(attributes: Attributes, x: Real, w: Real) -> Real:
-    n, rows, columns = (_conv_shape(attributes, x.shape, w.shape)[axis] for axis in (0, 2, 3))
+def conv(attributes: Attributes, x: Real, w: Real) -> Real:
+    n, rows, columns = (conv_shape(attributes, x.shape, w.shape)[axis] for axis in (0, 2, 3))
     groups = _conv_groups(x.shape[1], w.shape)
     stride, dilation = attributes.get("stride", (1, 1)), attributes.get("dilation", (1, 1))
     padding = attributes.get("padding", "valid")
     margins = [
-        _margins(x.shape[2 + axis], w.shape[2 + axis], stride[axis], dilation[axis], padding, axis)
+        margins_of(x.shape[2 + axis], w.shape[2 + axis], stride[axis], dilation[axis], padding, axis)
         for axis in range(2)
     ]
     padded = np.pad(x, ((0, 0), (0, 0), *margins))
@@ -245,7 +245,7 @@ def _interpolated(attributes: Attributes, x: Real) -> Real:
 
 
 SHAPES: Mapping[str, ShapeOf] = {
-    "conv": _conv_shape,
+    "conv": conv_shape,
     "conv_transpose": _transposed_shape,
     "enlarge": _enlarge_shape,
     "avgpool_kernel": lambda a: (a["channels"], 1, *a["kernel"]),
@@ -259,7 +259,7 @@ SHAPES: Mapping[str, ShapeOf] = {
 }
 
 VALUES: Mapping[str, ValueOf] = {
-    "conv": _conv,
+    "conv": conv,
     "conv_transpose": _transposed,
     "enlarge": _enlarge,
     "avgpool_kernel": lambda a: np.full((a["channels"], 1, *a["kernel"]), 1 / math.prod(a["kernel"])),
