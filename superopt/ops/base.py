@@ -76,7 +76,8 @@ class Operator(ABC):
     Other traits serve cost models, drawings, placement and lowering instead of lists of operator names:
 
     - ``comparing``: the result depends on which of two numbers is larger;
-    - ``rounds_more``: rounding errors are larger than those of the definition;
+    - ``rounds_more``: rounding errors are larger than those of the definition; ``from_rules``: only rules
+      introduce it;
     - elements: it only ``moves`` them; it ``renames`` a tensor (the same elements in the same order), or
       ``repeats`` axes of size 1; it ``joins`` tensors; the ``half`` of a tensor that it gives (0 or 1), for
       which graphs use the operator ``in_graphs``;
@@ -145,6 +146,7 @@ class Operator(ABC):
     gathers: ClassVar[bool] = False
     undone_by: ClassVar[str | None] = None
     rounds_more: ClassVar[bool] = False
+    from_rules: ClassVar[bool] = False
     typical: ClassVar[Mapping[str, tuple[object, ...]]] = {}
 
     def infer(self, *types: ValueType) -> tuple[TensorType, ...]:

@@ -58,6 +58,7 @@ class FilterTransform(Operator):
     ranks: ClassVar[tuple[int, ...]] = (4,)
     parameters: ClassVar[int | None] = 0
     kernel_input: ClassVar[int | None] = 0
+    from_rules: ClassVar[bool] = True
     typical: ClassVar[Mapping[str, tuple[object, ...]]] = _TYPICAL
     rows: FilterAlgorithm = ()
     columns: FilterAlgorithm = ()
@@ -109,6 +110,7 @@ class BilinearConv(Operator):
     parameters: ClassVar[int | None] = 1
     windowed: ClassVar[bool] = True
     rounds_more: ClassVar[bool] = True
+    from_rules: ClassVar[bool] = True
     typical: ClassVar[Mapping[str, tuple[object, ...]]] = _TYPICAL
     rows: FilterAlgorithm = ()
     columns: FilterAlgorithm = ()

@@ -75,7 +75,7 @@ def test_a_refuted_equation_is_told_where_it_holds(http: Http) -> None:
         ({"equation": "relu("}, "invalid-equation"),
         ({"equation": "what(x) => x"}, "invalid-equation"),
         ({"equation": ""}, "invalid-parameters"),
-        ({"equation": "x" * 5000}, "invalid-parameters"),
+        ({"equation": "x" * 9000}, "invalid-parameters"),
         ({}, "invalid-parameters"),
         ([], "invalid-parameters"),
     ],

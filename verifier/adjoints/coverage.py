@@ -34,6 +34,8 @@ def why_no_adjoint(operator: type[Operator]) -> str:
         return "it is a constant"
     if issubclass(operator, Predicate):
         return "its result is a truth value"
+    if operator.from_rules:
+        return "only rules introduce it, and gradients are made before rules are applied"
     if not operator.inputs:
         return "equations do not contain it"
     return ""
