@@ -14,6 +14,9 @@ GRAPH = 7
 NODE = 1
 """Field number of a node in a graph."""
 
+METADATA = 14
+"""Field number of an entry of a model's metadata."""
+
 INITIALIZER = 5
 """Field number of an initialiser in a graph."""
 
@@ -80,6 +83,22 @@ def may_have_external_data(path: Path) -> bool:
     return False
 
 
+def metadata_of(content: mmap.mmap | bytes) -> dict[str, str]:
+    """The metadata of a model; raises WireError for what is not a model."""
+    found: dict[str, str] = {}
+    for entry in fields(content, 0, len(content)):
+        if entry.number == METADATA and entry.wire_type == DELIMITED:
+            parts = {part.number: part for part in fields(content, entry.start, entry.end)}
+            key, value = (
+                content[parts[number].start : parts[number].end].decode("utf-8", "replace")
+                if number in parts
+                else ""
+                for number in (1, 2)
+            )
+            found[key] = value
+    return found
+
+
 def graph_of(content: mmap.mmap) -> Field:
     """The only graph of a model; raises WireError unless there is exactly one."""
     graphs = [field for field in fields(content, 0, len(content)) if field.number == GRAPH]
@@ -88,7 +107,7 @@ def graph_of(content: mmap.mmap) -> Field:
     return graphs[0]
 
 
-def fields(content: mmap.mmap, start: int, end: int) -> Iterator[Field]:
+def fields(content: mmap.mmap | bytes, start: int, end: int) -> Iterator[Field]:
     """The fields of the message at this position; raises WireError if it is malformed."""
     position = start
     while position < end:
@@ -109,7 +128,7 @@ def fields(content: mmap.mmap, start: int, end: int) -> Iterator[Field]:
         yield Field(key >> 3, wire_type, begin, first, position)
 
 
-def _varint(content: mmap.mmap, position: int, end: int) -> tuple[int, int]:
+def _varint(content: mmap.mmap | bytes, position: int, end: int) -> tuple[int, int]:
     value = shift = 0
     while position < end and shift < 64:
         byte = content[position]

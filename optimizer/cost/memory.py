@@ -1,15 +1,13 @@
 """Peak memory of a graph: its weights and the largest set of simultaneously live tensors.
 
-Nodes are scheduled depth-first from the outputs, first operand first. A tensor is live from the group that
-computes it to the last group that reads it; a reshaped or broadcast tensor shares its memory. An elementwise
-kernel may overwrite an operand of equal size that is not read later, as in the runtime. Inputs belong to the
-caller and stay live throughout.
+Fusion groups are the operations of a program (``superopt.optimizer.memory.liveness``), scheduled depth-first
+from the outputs, first operand first. A reshaped or broadcast tensor shares the memory of its operand. An
+elementwise kernel may overwrite an operand of equal size that is not read later. Inputs belong to the caller
+and are held throughout.
 """
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -20,6 +18,7 @@ from superopt.ir.types import TensorType, ValueType
 from superopt.ops.base import Operator
 from superopt.ops.traits import ALIASES, traits
 from superopt.optimizer.cost.machine import bytes_of
+from superopt.optimizer.memory.liveness import Operation, Program, liveness
 from superopt.traversal import postorder
 
 _PENALTY = 1e12
@@ -65,10 +64,11 @@ def memory_of(
     sizes: HasSizes,
 ) -> Memory:
     """Memory of the graph; ``free`` are folded nodes, ``owner`` gives the group of every other one."""
-    return _Liveness(graph, free, owner, sizes).memory()
+    groups = _Groups(graph, free, owner, sizes)
+    return Memory(groups.weights(), liveness(groups.program()).peak)
 
 
-class _Liveness:
+class _Groups:
     def __init__(
         self,
         graph: Graph,
@@ -81,6 +81,7 @@ class _Liveness:
         self._sizes = sizes
         self._when: dict[NodeId, int] = {}
         self._groups: list[FusionGroup] = []
+        self._tensors: dict[Value, int] = {}
         last = {
             id(group): group
             for node_id in reversed([*_depth_first(graph)])
@@ -90,43 +91,35 @@ class _Liveness:
             self._when.update(dict.fromkeys(group.members, len(self._groups)))
             self._groups.append(group)
 
-    def memory(self) -> Memory:
-        """Simulates the groups in execution order."""
-        last_read = self._last_reads()
-        made: dict[int, int] = defaultdict(int)
-        ends: dict[int, int] = defaultdict(int)
-        inputs = 0
-        for value, last in last_read.items():
-            size = self._bytes(self._graph.type_of(value))
-            if isinstance(self._graph.nodes[value.node].operator, Input):
-                inputs += size
-                continue
-            when = self._when[value.node]
-            if last <= when:
-                continue
-            made[when] += size
-            if last < math.inf:
-                ends[int(last)] += size
-        alive = peak = 0
-        for when, group in enumerate(self._groups):
-            overwritten = min(made[when], ends[when]) if self._is_elementwise(group) else 0
-            alive += made[when]
-            peak = max(peak, alive - overwritten)
-            alive -= ends[when]
-        return Memory(self._weights(), inputs + peak)
+    def program(self) -> Program:
+        """The groups in execution order."""
+        reads = [self._reads(group) for group in self._groups]
+        outputs = [root for value in self._graph.outputs if (root := self._root(value)) is not None]
+        written: list[list[int]] = [[] for _ in self._groups]
+        held = 0
+        for root in dict.fromkeys((*(root for roots in reads for root in roots), *outputs)):
+            self._tensors[root] = len(self._tensors)
+            if isinstance(self._graph.nodes[root.node].operator, Input):
+                held += self._bytes(self._graph.type_of(root))
+            else:
+                written[self._when[root.node]].append(self._tensors[root])
+        return Program(
+            tuple(map(self._operation, self._groups, reads, written)),
+            tuple(self._bytes(self._graph.type_of(root)) for root in self._tensors),
+            frozenset(self._tensors[root] for root in outputs),
+            held,
+        )
 
-    def _last_reads(self) -> dict[Value, float]:
-        found: dict[Value, float] = {}
-        for node_id, when in self._when.items():
-            for value in self._graph.nodes[node_id].inputs:
-                root = self._root(value)
-                if root is not None:
-                    found[root] = max(found.get(root, 0.0), when)
-        for value in self._graph.outputs:
-            root = self._root(value)
-            if root is not None:
-                found[root] = math.inf
-        return found
+    def _operation(self, group: FusionGroup, reads: dict[Value, None], writes: list[int]) -> Operation:
+        read = tuple(self._tensors[root] for root in reads)
+        overwritten = read if writes and self._is_elementwise(group) else ()
+        return Operation(str(group.head), read, tuple(writes), overwritten)
+
+    def _reads(self, group: FusionGroup) -> dict[Value, None]:
+        """The tensors that a group reads and does not compute itself."""
+        roots = (self._root(value) for member in group.members for value in self._graph.nodes[member].inputs)
+        when = self._when[group.head]
+        return {root: None for root in roots if root is not None and self._when.get(root.node) != when}
 
     def _root(self, value: Value) -> Value | None:
         """The tensor that a value is a view of; None for a constant."""
@@ -136,7 +129,8 @@ class _Liveness:
             node = self._graph.nodes[value.node]
         return None if node.id in self._free else value
 
-    def _weights(self) -> int:
+    def weights(self) -> int:
+        """Bytes of all constants that are read."""
         read = {
             value for node_id in self._when for value in self._constants(self._graph.nodes[node_id].inputs)
         }

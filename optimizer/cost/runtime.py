@@ -29,6 +29,7 @@ from superopt.optimizer.cost.devices import (
     processor_name,
 )
 from superopt.optimizer.cost.installation import BOTH_RUNTIMES, has_both_runtimes
+from superopt.optimizer.cost.memory_session import plan_in, realise
 
 try:
     import onnxruntime
@@ -170,6 +171,7 @@ class LoadedModel:
         # threads of an idle session must not take time from the running one
         options.add_session_config_entry("session.force_spinning_stop", "1")
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+        realise(plan_in(model), options, onnxruntime)
         if profile is not None:
             options.enable_profiling = True
             options.profile_file_prefix = str(profile)

@@ -20,6 +20,7 @@ import onnxruntime
 from superopt.onnx_io import SourceModel
 from superopt.onnx_io.protos import dtype_of, element_type
 from superopt.onnx_io.replacing import without_tensors
+from superopt.optimizer.cost.memory_session import PROPERTY, plan_from, realise
 from superopt.optimizer.cost.runtime import Array, Provider, translated
 from superopt.optimizer.training.description import StepDescription
 
@@ -134,5 +135,8 @@ def _open(model: SourceModel, description: StepDescription, threads: int) -> Any
     options.log_severity_level = 4
     options.use_deterministic_compute = True
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(model.base))
+    for entry in model.proto.metadata_props:
+        if entry.key == PROPERTY:
+            realise(plan_from(entry.value), options, onnxruntime)
     content = without_tensors(model, {state.input for state in description.states})
     return onnxruntime.InferenceSession(content, options, providers=[Provider.CPU.onnx_name])
