@@ -82,7 +82,8 @@ class AxiomSet:
 
     def hash_of(self, names: Iterable[str]) -> str:
         """Content hash of the named axioms, 16 hex digits; also changes if one is missing."""
-        return _hash(self._entry(name) for name in sorted(set(names)))
+        entries = self._entries
+        return _hash(entries.get(name) or f"{name} is missing" for name in sorted(set(names)))
 
     def hash_of_adjoints(self, names: Iterable[str]) -> str:
         """Content hash of the named adjoint statements, as ``hash_of``."""
@@ -98,9 +99,9 @@ class AxiomSet:
         named = (*self.equations, *self.adjoints)
         return tuple(statement.name for statement in named if not self.reasons.get(statement.name))
 
-    def _entry(self, name: str) -> str:
-        equation = self.by_name.get(name)
-        return f"{name}: {format_equation(equation)}" if equation else f"{name} is missing"
+    @functools.cached_property
+    def _entries(self) -> Mapping[str, str]:
+        return {name: f"{name}: {format_equation(axiom)}" for name, axiom in self.by_name.items()}
 
     def _entry_of_adjoint(self, name: str) -> str:
         adjoint = self.adjoints_by_name.get(name)

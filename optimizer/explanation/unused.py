@@ -12,7 +12,8 @@ from itertools import islice, zip_longest
 from superopt.equations import format_condition
 from superopt.ir.graph import Graph, NodeId
 from superopt.optimizer.cost import GraphCost
-from superopt.optimizer.search import RuleSet, TraceStep, written
+from superopt.optimizer.search import TraceStep, written
+from superopt.optimizer.search.rules import is_connected
 from superopt.rewriting import Match, Substitution, apply_match, find_matches, obstacle
 
 _EQUAL = 1e-6
@@ -140,7 +141,7 @@ def unused_rules(
 
 def _matching(offered: Sequence[Substitution], context: ExplanationContext) -> Iterator[_Trial]:
     graph, free = context.start.graph, context.start.free
-    for substitution in RuleSet(offered).substitutions:
+    for substitution in filter(is_connected, offered):
         if context.is_over:
             return
         trial = _Trial(substitution)

@@ -51,7 +51,7 @@ class RuleSet:
     known: others could not be written, or overflow."""
 
     def __init__(self, substitutions: Iterable[Substitution], protected: Collection[NodeId] = ()) -> None:
-        self.substitutions: Sequence[Substitution] = tuple(filter(_is_connected, substitutions))
+        self.substitutions: Sequence[Substitution] = tuple(filter(is_connected, substitutions))
         self._protected = protected
         self._positions = {id(s): index for index, s in enumerate(self.substitutions)}
         self._net = Net(self.substitutions)
@@ -191,10 +191,11 @@ def nodes_read(match: Match) -> frozenset[NodeId]:
     return frozenset(found)
 
 
-def _is_connected(substitution: Substitution) -> bool:
+def is_connected(substitution: Substitution) -> bool:
     """Whether every output shares a variable with an earlier one."""
-    read = set(variables(*substitution.source[:1]))
-    for term in substitution.source[1:]:
+    first, *others = substitution.source
+    read = set(variables(first)) if others else set[str]()
+    for term in others:
         own = set(variables(term))
         if read.isdisjoint(own):
             return False

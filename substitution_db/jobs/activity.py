@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import delete, func, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
-from superopt.substitution_db.store.engine import Transactions, now
+from superopt.substitution_db.store.engine import Transactions, now, upsert
 from superopt.substitution_db.store.models import JobDurationRow, JobRow, RuleRow, WorkerRow
 from superopt.substitution_db.store.records import SCARCE, JobState, RuleStatus
 
@@ -115,14 +114,13 @@ class ActivityRepository:
 def count_duration(session: Session, state: JobState, started: datetime, ended: datetime) -> None:
     """Adds an ended job to the histogram, in the transaction that ends it."""
     seconds = max(0.0, (ended - started).total_seconds())
-    dialect = postgresql if session.get_bind().dialect.name == "postgresql" else sqlite
     values = {
         "state": str(state),
         "bucket": bisect_left(DURATION_BOUNDS, seconds),
         "jobs": 1,
         "seconds": seconds,
     }
-    statement = dialect.insert(JobDurationRow).values(values)
+    statement = upsert(session, JobDurationRow).values(values)
     more = {
         "jobs": JobDurationRow.jobs + statement.excluded.jobs,
         "seconds": JobDurationRow.seconds + statement.excluded.seconds,

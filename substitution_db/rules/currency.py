@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
-from superopt.axioms import load_axioms
+from superopt.axioms import AxiomSet, load_axioms
 from superopt.object_cache import cached, source_key
 from superopt.ops import OPERATORS
 from superopt.substitution_db.store.records import Hashes, Outcome, Proof
@@ -63,4 +63,11 @@ def current_from_cache() -> Currency:
     """As ``current``, with the axioms as an earlier process parsed them; for jobs that only select rules by
     the hashes of their proofs."""
     key = source_key("axioms", "domains", "equations", "ir", "ops")
-    return Currency(current_state(cached("axioms", (key,), load_axioms)))
+    return Currency(current_state(cached("axioms", (key,), _hashed_axioms)))
+
+
+def _hashed_axioms() -> AxiomSet:
+    """The axioms, which keep the text that their hash was computed from."""
+    axioms = load_axioms()
+    assert axioms.hash
+    return axioms

@@ -8,10 +8,9 @@ from itertools import islice
 from math import isfinite
 
 from sqlalchemy import delete, func, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from superopt.errors import InvalidOptionError
-from superopt.substitution_db.store.engine import Transactions, now
+from superopt.substitution_db.store.engine import Transactions, now, upsert
 from superopt.substitution_db.store.models import CostRow
 
 _BATCH = 500
@@ -59,9 +58,8 @@ class CostRepository:
                 raise InvalidOptionError(f"cost of {key}: expected microseconds, got {microseconds}")
         with self._transactions.write() as session:
             time = now(session)
-            dialect = postgresql if session.get_bind().dialect.name == "postgresql" else sqlite
             for batch in _batches(costs):
-                insert = dialect.insert(CostRow).values(
+                insert = upsert(session, CostRow).values(
                     [
                         {
                             "sha256": _digest(key),

@@ -16,9 +16,10 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from select import POLLIN, poll
-from typing import IO, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event, func, select
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import (
     DatabaseError,
@@ -33,6 +34,11 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from superopt.errors import InvalidFileError, InvalidOptionError, MissingServiceError
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
+
+    from superopt.substitution_db.store.models import Base
 
 BUSY_TIMEOUT_SECONDS = 30
 _KEPT = 20
@@ -254,3 +260,12 @@ def _is_unwritable(error: BaseException | None) -> bool:
 
 def _first_line(error: DBAPIError) -> str:
     return str(error.orig).strip().partition("\n")[0]
+
+
+def upsert(session: Session, table: type[Base]) -> sqlite.Insert | postgresql.Insert:
+    """An INSERT in the database's dialect, for ``on_conflict_do_nothing`` and ``on_conflict_do_update``."""
+    if session.get_bind().dialect.name == "postgresql":
+        from sqlalchemy.dialects import postgresql  # takes long to import, and most databases are SQLite
+
+        return postgresql.insert(table)
+    return sqlite.insert(table)

@@ -9,13 +9,13 @@ from datetime import datetime
 from itertools import islice
 
 from sqlalchemy import insert, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from superopt.equations import format_condition, format_equation, parse_equation, rule_id
 from superopt.errors import InvalidEquationError, InvalidFileError
 from superopt.ir.terms import Direction, Equation, Term, applications
 from superopt.rewriting import substitutions_of
+from superopt.substitution_db.store.engine import upsert
 from superopt.substitution_db.store.models import Base, ProofRow, RuleOperatorRow, RuleRow
 from superopt.substitution_db.store.records import (
     Evidence,
@@ -98,8 +98,7 @@ def insert_new(
     session: Session, table: type[Base], values: Sequence[Mapping[str, object]], key: tuple[str, ...]
 ) -> set[str]:
     """Inserts rows with new keys; returns the first key column of each inserted row."""
-    dialect = postgresql if session.get_bind().dialect.name == "postgresql" else sqlite
-    statement = dialect.insert(table).on_conflict_do_nothing(index_elements=list(key))
+    statement = upsert(session, table).on_conflict_do_nothing(index_elements=list(key))
     return set(session.scalars(statement.returning(table.__table__.c[key[0]]), [dict(v) for v in values]))
 
 

@@ -20,7 +20,6 @@ from superopt.cli.output import (
     shown,
 )
 from superopt.files import require_writable
-from superopt.optimizer.training.description import Role
 from superopt.step_options import STEP_OPTIONS, StepSettings
 
 if TYPE_CHECKING:
@@ -57,10 +56,18 @@ def write_step(
 
 
 def _summary(built: StepGraph, out: Path) -> Mapping[str, object]:
+    from superopt.optimizer.training.description import Role
+
     step = built.step
     description = step.description
+    names = {
+        Role.MOMENT: "moment",
+        Role.SECOND_MOMENT: "second moment",
+        Role.STATISTIC: "running statistic",
+        Role.ACCUMULATOR: "accumulator",
+    }
     roles = Counter(state.role for state in description.states)
-    others = ", ".join(several(roles[role], _NAMES[role]) for role in Role if role in _NAMES and roles[role])
+    others = ", ".join(several(roles[role], name) for role, name in names.items() if roles[role])
     nodes = f"{step.model.node_count} nodes, {step.forward_nodes} of them the forward pass"
     lines: dict[str, object] = {
         "step": f"{shown(out)}: {nodes}, built in {built.seconds:.1f} s",
@@ -76,14 +83,6 @@ def _summary(built: StepGraph, out: Path) -> Mapping[str, object]:
     if step.notes:
         lines["notes"] = list(step.notes)
     return lines
-
-
-_NAMES: Mapping[Role, str] = {
-    Role.MOMENT: "moment",
-    Role.SECOND_MOMENT: "second moment",
-    Role.STATISTIC: "running statistic",
-    Role.ACCUMULATOR: "accumulator",
-}
 
 
 def _rate(built: StepGraph) -> str:

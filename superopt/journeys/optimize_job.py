@@ -18,7 +18,6 @@ from superopt.journeys import in_process as api
 from superopt.journeys.clusters import described_cluster, find_cluster
 from superopt.journeys.report_files import read_report, write_report
 from superopt.journeys.supervision import ORIGINAL
-from superopt.journeys.training_job import built_step
 from superopt.onnx_io import LoweredModel, load_model
 from superopt.onnx_io.detaching import attach, detach
 from superopt.onnx_io.external import LIMIT
@@ -71,6 +70,8 @@ def optimized(arguments: JsonObject, progress: Tell) -> api.Result:
     progress({"known": {"options": request.options.to_json()}})
     if not request.options.builds_step:
         return _in_pieces(path, request, directory, progress)
+    from superopt.journeys.training_job import built_step  # imports much that other jobs do not need
+
     step = built_step(path, request.options, directory)
     progress({"known": {ORIGINAL: str(step.path), "training": step.section}})
     result = _in_pieces(step.path, request.of_step(), directory, progress)

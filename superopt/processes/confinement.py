@@ -10,8 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from superopt.processes.priority import lower_priority
 
 _FIRST_TO_GO = "900"
@@ -64,5 +62,7 @@ def depend_on_parent() -> None:
 
 def private_bytes() -> int:
     """Bytes of private memory of this process, as its limit counts them."""
+    import psutil  # not needed by most processes
+
     memory = psutil.Process().memory_info()
     return int(getattr(memory, "data", memory.vms))

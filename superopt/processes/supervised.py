@@ -11,8 +11,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-import psutil
-
 from superopt.processes.channel import Channel
 
 _START = (
@@ -99,18 +97,15 @@ class Supervised:
 
     def resident_bytes(self) -> int:
         """Resident memory of the process and its descendants in bytes."""
-        try:
+        import psutil  # only for limits of memory
+
+        resident = 0
+        with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(self._process.pid)
-            return sum(_resident(p) for p in (process, *process.children(recursive=True)))
-        except psutil.NoSuchProcess:
-            return 0
-
-
-def _resident(process: psutil.Process) -> int:
-    try:
-        return int(process.memory_info().rss)
-    except psutil.NoSuchProcess:
-        return 0
+            for one in (process, *process.children(recursive=True)):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    resident += int(one.memory_info().rss)
+        return resident
 
 
 def _printed() -> int:

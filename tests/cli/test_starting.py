@@ -44,7 +44,8 @@ def imported_by(program: str, *words: str) -> set[str]:
 @pytest.mark.parametrize(
     "words",
     ["--help", "--version", "optimize --help", "prove --help", "serve --help", "library --help",
-     "library list --help", "axioms validate --help", "keys create --help", "completion bash"],
+     "library list --help", "axioms validate --help", "keys create --help", "train-graph --help",
+     "completion bash"],
 )  # fmt: skip
 def test_help_imports_nothing_heavy(words: str) -> None:
     assert imported_by(PROGRAM, *words.split()) & HEAVY == set()
@@ -55,7 +56,12 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 
 def test_the_process_that_waits_for_an_optimization_imports_little() -> None:
-    assert imported_by("import sys, superopt.cli.optimize_commands") & HEAVY == set()
+    assert imported_by("import sys, superopt.cli.optimize_commands") & (HEAVY | {"psutil"}) == set()
+
+
+def test_the_process_that_optimizes_imports_no_prover() -> None:
+    """Provers, and the checker of descriptions of training steps, are for other tasks."""
+    assert imported_by("import sys, superopt.journeys.optimize_job") & {"z3", "cvc5", "pydantic"} == set()
 
 
 def test_choices_of_options_are_those_of_the_modules_behind_them() -> None:

@@ -13,7 +13,7 @@ from superopt.generator.generalise.sampling import Sampler
 from superopt.optimizer.pipeline.selection import usable_rules
 from superopt.options import Options
 from superopt.rewriting import substitutions_of
-from superopt.verifier.verify import Status, verify
+from superopt.verifier.verification import Status, verify
 
 FIGURES = {
     "9 data": "matmul(x, y) = combine[axis=-2, degree=d](matmul(partition[axis=-2, degree=d](x), "

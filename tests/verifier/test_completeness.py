@@ -9,7 +9,7 @@ import pytest
 from superopt.axioms import load_axioms
 from superopt.equations import parse_equation
 from superopt.verifier.refute.malformed import MALFORMED
-from superopt.verifier.verify import Status, Verdict, verify
+from superopt.verifier.verification import Status, Verdict, verify
 
 CYCLE = "transpose[perm=(1, 2, 0)]"
 

@@ -17,7 +17,7 @@ from superopt.ir.terms import AttributeTerm, Equation, Term, Variable
 from superopt.ops.terms import application
 from superopt.verifier.certificates.certificate import Certificate, Link, certificate_object, read_certificate
 from superopt.verifier.certificates.replay import replay
-from superopt.verifier.verify import Status, Verdict, verify
+from superopt.verifier.verification import Status, Verdict, verify
 from tests.verifier.number_oracle import difference, is_known
 from tests.verifier.number_rules import FALSE, TRUE
 from tests.verifier.second_checker import Answer, judge

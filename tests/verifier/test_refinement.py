@@ -12,7 +12,7 @@ from superopt.ir.types import ElementType, TensorType
 from superopt.verifier.refinement import awkward_inputs
 from superopt.verifier.refute.refutation import Effort, refute
 from superopt.verifier.seeds import chosen_seed, seed_of
-from superopt.verifier.verify import Options, Status, verify
+from superopt.verifier.verification import Options, Status, verify
 
 TRUE = [
     "sub(sqrt(x), sqrt(x)) => sub(x, x)",

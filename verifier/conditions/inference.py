@@ -37,7 +37,7 @@ from superopt.verifier.pool import Progress, judge_for_good
 from superopt.verifier.prove.proof_search import PATIENT
 from superopt.verifier.refute.agreement import sides_agree
 from superopt.verifier.seeds import seed_of
-from superopt.verifier.verify import Options, Status, Verdict, verify, verify_most_general
+from superopt.verifier.verification import Options, Status, Verdict, verify, verify_most_general
 
 _PLAIN = 1.3
 

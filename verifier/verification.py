@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import z3
@@ -27,37 +26,7 @@ from superopt.verifier.refute.malformed import MALFORMED, MOST_RANK, why_malform
 from superopt.verifier.refute.refutation import BRIEF, Refutation, refute, refute_on
 from superopt.verifier.refute.validation import validate_on
 from superopt.verifier.seeds import chosen_seed
-
-
-class Status(enum.StrEnum):
-    """The verdict on an equation."""
-
-    VERIFIED = "verified"
-    REFUTED = "refuted"
-    UNPROVED = "unproved"
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Verdict on an equation and its basis; hashes cover what the proof used, and are empty without a proof.
-
-    ``confirmed_by`` is a second prover, with its version, that derives the rule from the axioms used.
-    """
-
-    status: Status
-    prover: str = ""
-    version: str = ""
-    confirmed_by: str = ""
-    grade: Grade | None = None
-    certificate: Certificate | None = None
-    axioms_used: tuple[str, ...] = ()
-    axioms_hash: str = ""
-    operators_hash: str = ""
-    verifier_hash: str = ""
-    milliseconds: float = 0.0
-    validated_shapes: tuple[str, ...] = ()
-    counterexample: str | None = None
-    reason: str = ""
+from superopt.verifier.verdict import Status, Verdict
 
 
 def verify(equation: Equation, axioms: AxiomSet, *, options: Options | None = None) -> Verdict:
