@@ -54,8 +54,8 @@ def quantity_rows(before: Json, after: Json) -> Sequence[InventoryRow]:
 def uncounted_note(model: Json) -> str:
     """Of how many nodes the arithmetic is not known; empty if of none."""
     nodes, uncounted = (cast("int", model[key]) for key in ("nodes", "uncounted"))
-    without = f"without that of {uncounted:,} of {nodes:,} nodes, which have no operator in the algebra"
-    return f"arithmetic {without}" if uncounted else ""
+    why = "which are in bodies or have no operator in the algebra"
+    return f"arithmetic without that of {uncounted:,} of {nodes:,} nodes, {why}" if uncounted else ""
 
 
 def _written(model: Json, key: str, unit: str) -> str:

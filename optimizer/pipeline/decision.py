@@ -25,6 +25,9 @@ _NOTICEABLE = 1.004
 _WHOLE_SHARE = 0.9
 """Share of the remaining time for timing undecided cases."""
 
+_MOST_KERNELS = 5
+"""Number of differences in executed kernels that a reason lists."""
+
 _BUSY_SHARE = 0.8
 """The machine counts as loaded where a run gets less than this share of its time on a core."""
 
@@ -95,7 +98,7 @@ class Decision:
         if executes is not None and executes == before:
             why = f"{equal}, but ONNX Runtime executes the same {executes.count} kernels for both"
             return Verdict(variant, self.minimal_ratio < 1.0, why, compared.model, equivalence)
-        reason = _difference(before, executes)
+        reason = executed_difference(before, executes)
         prepared = self._original.prepared.request.lifted.source.prepared
         if not variant.trace and not reason and not prepared:
             why = "but no rule was applied, and ONNX Runtime is not known to execute anything else"
@@ -189,16 +192,20 @@ def rejection_reason(comparison: Comparison) -> str:
     return f"but undecided: {measured} in {comparison.rounds} rounds; a longer budget allows for more"
 
 
-def _difference(before: Executed | None, after: Executed | None) -> str:
-    """Kernels that the runtime executes more or less often than before, as text; empty if unknown."""
+def executed_difference(before: Executed | None, after: Executed | None) -> str:
+    """Kernels that the runtime executes more or less often than before, as text, those with the largest
+    difference first; empty if unknown."""
     if before is None or after is None:
         return ""
-    changed = [
-        f"{after.kernels.get(name, 0)} {name.rpartition('.')[2]} for {before.kernels.get(name, 0)}"
+    counts = [
+        (after.kernels.get(name, 0), name.removeprefix("com.microsoft."), before.kernels.get(name, 0))
         for name in sorted(before.kernels.keys() | after.kernels.keys())
-        if before.kernels.get(name, 0) != after.kernels.get(name, 0)
     ]
-    return f"ONNX Runtime executes {', '.join(changed)}" if changed else ""
+    changed = sorted((count for count in counts if count[0] != count[2]), key=lambda c: -abs(c[0] - c[2]))
+    shown = [f"{now} {name} for {then}" for now, name, then in changed[:_MOST_KERNELS]]
+    if len(changed) > _MOST_KERNELS:
+        shown.append(f"and {len(changed) - _MOST_KERNELS} more kinds of kernel in other numbers")
+    return f"ONNX Runtime executes {', '.join(shown)}" if shown else ""
 
 
 def _is_preferable(refined: Verdict[PricedVariant], whole: Verdict[PricedVariant]) -> bool:

@@ -18,9 +18,9 @@ from superopt.optimizer.cost import Flops, GraphCost, Sizes
 class Inventory:
     """What a model consists of, at the sizes that it was priced at. ``operators`` are the ONNX operators with
     their numbers of nodes, those of bodies among them; ``flops`` the arithmetic operations of one run,
-    without those of the ``uncounted`` nodes that have no operator in the algebra; ``parameters`` the numbers
-    in weights, without integers of 32 and 64 bits, which are sizes and indices. ``activation_bytes`` is the
-    largest set of tensors alive at once, inputs included, weights not."""
+    without those of the ``uncounted`` nodes, which are in bodies or have no operator in the algebra;
+    ``parameters`` the numbers in weights, without integers of 32 and 64 bits, which are sizes and indices.
+    ``activation_bytes`` is the largest set of tensors alive at once, inputs included, weights not."""
 
     nodes: int
     operators: Mapping[str, int]
@@ -55,9 +55,9 @@ def inventory_of(model: LoweredModel, graph: Graph, sizes: Sizes) -> Inventory:
         nodes=operators.total(),
         operators=dict(sorted(operators.items())),
         flops=sum(priced.kernel.arithmetic for priced in cost.groups),
-        uncounted=sum(
-            isinstance(node.operator, Opaque) and not computes_sizes(node.operator) for node in graph
-        ),
+        uncounted=operators.total()
+        - len(model.proto.graph.node)
+        + sum(isinstance(node.operator, Opaque) and not computes_sizes(node.operator) for node in graph),
         parameters=model.parameters,
         weight_bytes=model.weight_bytes,
         activation_bytes=cost.memory.tensors,

@@ -14,13 +14,16 @@ if TYPE_CHECKING:
 _EQUAL = "equal, but "
 """How the reasons begin why models with the same outputs were rejected."""
 
+_UNDECIDED = "but undecided: "
+"""In the reasons, where times were too uncertain to tell which model is faster."""
+
 
 def outcome_pairs(report: Mapping[str, object]) -> dict[str, object]:
     """Summary lines from a report: which model is returned and why, and each rejected one with the reason."""
     rejected = cast("Sequence[Mapping[str, object]]", report.get("rejected") or ())
     returned, why = report.get("returned"), str(report.get("why"))
     if returned == "original" and any(one["why"] == why for one in rejected):
-        why = "nothing better was found" if len(rejected) == 1 else "nothing better was found among these"
+        why = _why_none_of(rejected)
     pairs: dict[str, object] = {"returned": f"{returned}: {why}"}
     conversions = cast("Mapping[str, object]", report.get("conversions") or {})
     tried = cast("Sequence[Mapping[str, object]]", conversions.get("tried") or ())
@@ -29,6 +32,12 @@ def outcome_pairs(report: Mapping[str, object]) -> dict[str, object]:
     if rejected:
         pairs["rejected"] = [_rejected(one) for one in rejected]
     return pairs
+
+
+def _why_none_of(rejected: Sequence[Mapping[str, object]]) -> str:
+    if any(_UNDECIDED in str(one["why"]) for one in rejected):
+        return "nothing was shown to be better"
+    return "nothing better was found" if len(rejected) == 1 else "nothing better was found among these"
 
 
 def _converted(conversion: Mapping[str, object]) -> str:

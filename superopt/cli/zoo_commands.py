@@ -65,9 +65,10 @@ def build(
 ) -> None:
     """Build a network with seeded weights and write it as ONNX, with weights over 1 GB as external data."""
     from superopt import zoo
+    from superopt.optimizer.explanation.amounts import amount
 
     del database
     output = Output.beside(as_json, out)
     size = zoo.save(name, out, batch=batch, seed=seed)
     output.document({"name": name, "batch": batch, "seed": seed, "path": str(out), "bytes": size})
-    output.line(f"{out}: {name}, batch {batch}, {size / 1e6:.1f} MB")
+    output.line(f"{out}: {name}, batch {batch}, {amount(size, 'bytes')}")

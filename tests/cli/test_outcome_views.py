@@ -9,9 +9,14 @@ import pytest
 from superopt.cli.outcome_views import outcome_pairs
 from superopt.cli.output import Output
 
-FALSE = {"rules": ["a1", "b2"], "equal": False, "why": "not equal: output y"}
-SLOW = {"rules": ["a1"], "equal": True, "why": "equal, but not certainly faster"}
-BARE = {"rules": [], "equal": True, "why": "equal, but no rule was applied"}
+FALSE: dict[str, object] = {"rules": ["a1", "b2"], "equal": False, "why": "not equal: output y"}
+SLOW: dict[str, object] = {"rules": ["a1"], "equal": True, "why": "equal, but not certainly faster"}
+UNSURE: dict[str, object] = {
+    "rules": ["a1"],
+    "equal": True,
+    "why": "equal, but undecided: the machine is too loaded",
+}
+BARE: dict[str, object] = {"rules": [], "equal": True, "why": "equal, but no rule was applied"}
 
 
 @pytest.mark.parametrize(
@@ -23,6 +28,14 @@ BARE = {"rules": [], "equal": True, "why": "equal, but no rule was applied"}
             (
                 "returned  original: nothing better was found\n"
                 "rejected  the model with rule a1, because not certainly faster\n"
+            ),
+        ),
+        (
+            {"returned": "original", "why": SLOW["why"], "rejected": [SLOW, UNSURE]},
+            (
+                "returned  original: nothing was shown to be better\n"
+                "rejected  the model with rule a1, because not certainly faster\n"
+                "          the model with rule a1, because undecided: the machine is too loaded\n"
             ),
         ),
         (

@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
-import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 from superopt.cli.main import run
 
+PAGE = Path(__file__).parents[2] / "docs" / "own-rules.md"
 RULE = "reduce_sum[axis=-1](matmul(x, y)) => matmul(x, reduce_sum[axis=-1](y))"
 FALSE = "mul(sigmoid(x), sigmoid(x)) => sigmoid(x)"
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Path:
-    """The sum of the outputs of a dense layer."""
-    weight = np.random.default_rng(0).standard_normal((32, 256)).astype(np.float32)
-    graph = helper.make_graph(
-        [
-            helper.make_node("MatMul", ["x", "weight"], ["scores"]),
-            helper.make_node("ReduceSum", ["scores", "axes"], ["y"], keepdims=1),
-        ],
-        "scores",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [8, 32])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [8, 1])],
-        [numpy_helper.from_array(weight, "weight"), numpy_helper.from_array(np.array([-1]), "axes")],
-    )
-    path = tmp_path / "scores.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-    return path
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The sum of the outputs of a dense layer, as the page makes it."""
+    monkeypatch.chdir(tmp_path)
+    (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    exec(program, {})
+    return tmp_path / "scores.onnx"
 
 
 def test_a_rule_goes_from_text_to_a_cheaper_model(

@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 
 from superopt.ir.graph import NodeId
+from superopt.onnx_io import Executed
 from superopt.optimizer.check import Comparison, compare_latency, compared
 from superopt.optimizer.check.interval import DOUBT, signed_rank_quantile, student_quantile
 from superopt.optimizer.check.latency import ModelPair, Pairs
 from superopt.optimizer.cost.runtime import Array, RunTime
 from superopt.optimizer.explanation.gains import rule_gains
-from superopt.optimizer.pipeline.decision import rejection_reason
+from superopt.optimizer.pipeline.decision import executed_difference, rejection_reason
 from superopt.optimizer.pipeline.verdict import Ablation
 from superopt.optimizer.search import TraceStep
 
@@ -204,3 +205,29 @@ def test_what_leaving_a_rule_out_costs_is_its_measured_gain() -> None:
 )
 def test_students_quantiles(probability: float, freedom: int, quantile: float) -> None:
     assert student_quantile(probability, freedom) == pytest.approx(quantile, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "text"),
+    [
+        ({"Relu": 2}, {"Relu": 2}, ""),
+        (
+            {"Conv": 2, "Relu": 1},
+            {"com.microsoft.nchwc.Conv": 2, "Relu": 1},
+            "ONNX Runtime executes 0 Conv for 2, 2 nchwc.Conv for 0",
+        ),
+        (
+            dict.fromkeys("ABCDEFG", 1) | {"G": 9},
+            {},
+            (
+                "ONNX Runtime executes 0 G for 9, 0 A for 1, 0 B for 1, 0 C for 1, 0 D for 1, "
+                "and 2 more kinds of kernel in other numbers"
+            ),
+        ),
+    ],
+)
+def test_the_largest_differences_in_kernels_are_named(
+    before: dict[str, int], after: dict[str, int], text: str
+) -> None:
+    assert executed_difference(Executed(before, "a"), Executed(after, "b")) == text
+    assert executed_difference(None, Executed(after, "b")) == ""
