@@ -1,9 +1,9 @@
 """Communication that moves a tensor from one placement to another: collectives and point-to-point sends.
 
 First, partial sums are reduced, shard by shard, within a group that holds one copy of every term; then each
-device receives the regions that it lacks. Steps are recognised as collectives where a group of devices allows
-it. The only notion of distance here is the difference of device numbers: the devices of a node have
-consecutive ones.
+device receives the regions that it lacks. Where terms are wanted, each is moved by itself. Steps are
+recognised as collectives where a group of devices allows it. The only notion of distance here is the
+difference of device numbers: the devices of a node have consecutive ones.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -74,9 +74,17 @@ def communication(
     have: Placement, want: Placement, shape: tuple[int, ...], element_bytes: int
 ) -> tuple[CollectiveStep, ...]:
     """The steps after which every device of ``want`` has its part; empty if all have what they need. A step
-    uses what its members hold in ``have`` or received from earlier reductions. Raises ValueError for a wanted
-    partial sum, a shape that the degrees do not divide, and a device that is named twice."""
+    uses what its members hold in ``have`` or received from earlier reductions. The steps of a wanted partial
+    sum are those of its ``legs``, one after the other. Raises ValueError for a shape that the degrees do not
+    divide, and for a device that is named twice."""
     _check(have, want, shape)
+    if want.partial > 1:
+        return tuple(
+            step
+            for leg in legs(have, want, shape)
+            if leg.have is not None
+            for step in communication(leg.have, leg.want, shape, element_bytes)
+        )
     if have.partial == 1 and have.degrees == want.degrees and set(want.devices) <= set(have.devices):
         at = regions_of(have, shape)
         if all(at[device] == region for device, region in regions_of(want, shape).items()):
@@ -94,9 +102,39 @@ def summed(have: Placement) -> Placement:
     return Placement(have.degrees, have.devices, copies=have.partial * have.copies)
 
 
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """One wanted term of a sum, and the terms that are there of which it becomes the sum; zero if None."""
+
+    have: Placement | None
+    want: Placement
+
+
+def legs(have: Placement, want: Placement, shape: tuple[int, ...]) -> tuple[Leg, ...]:
+    """Every term of ``want`` with those of ``have`` that are added to make it: each is added to the one whose
+    devices hold most of it already. A tensor that is no sum is one term."""
+    if want.partial == 1:
+        return (Leg(have, want),)
+    targets = [want.of_terms((term,)) for term in range(want.partial)]
+    wanted = [regions_of(target, shape) for target in targets]
+    added: list[list[int]] = [[] for _ in targets]
+    for term in range(have.partial):
+        held = regions_of(have.of_terms((term,)), shape)
+        shared = [_shared_volume(held, regions) for regions in wanted]
+        nearest = max(range(want.partial), key=lambda n: (shared[n], n == term % want.partial, -n))
+        added[nearest].append(term)
+    return tuple(
+        Leg(have.of_terms(terms) if terms else None, target)
+        for terms, target in zip(added, targets, strict=True)
+    )
+
+
+def _shared_volume(held: Mapping[int, Region], wanted: Mapping[int, Region]) -> int:
+    shared = (meet(held[device], region) for device, region in wanted.items() if device in held)
+    return sum(volume(region) for region in shared if region is not None)
+
+
 def _check(have: Placement, want: Placement, shape: tuple[int, ...]) -> None:
-    if want.partial != 1:
-        raise ValueError(f"partial sums are made, never needed: {want}")
     for placement in (have, want):
         if len(set(placement.devices)) != len(placement.devices):
             raise ValueError(f"a device holds one part: {placement}")

@@ -6,9 +6,13 @@ same operator on partitioned or replicated inputs with its result combined, redu
     matmul(x, y) = combine[axis=-2, degree=d](matmul(partition[axis=-2, degree=d](x), replicate[degree=d](y)))
     relu(combine[axis=a, degree=d](x)) = combine[axis=a, degree=d](relu(x))
 
+It licenses partial sums as operands when the operator on sums is the sum of the operator on their terms:
+
+    reduce[degree=d](mul(x, replicate[degree=d](y))) = mul(reduce[degree=d](x), y)
+
 ONNX nodes without an operator in the algebra have no equations; the definition in the ONNX specification is
 cited instead. Where no equation is known yet, a plan may rely on the operator's own declaration
-(``declared``).
+(``declared``), except for partial sums.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ from superopt.ops.roles import Divided
 from superopt.ops.splits import SplitKind
 from superopt.ops.traits import rule_names, traits
 from superopt.optimizer.parallel.search.subject import Operation
+from superopt.optimizer.parallel.terms import TermDimension
 from superopt.rewriting.conditions import as_declared, holds, names_in
 from superopt.rewriting.divisions import DIVIDING
 
@@ -58,8 +63,9 @@ class VerifiedRule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """Licence given by a rule: the axis along which each input is divided (None for an undivided input), and
-    that of the result (None for a sum). ``variables`` are the inputs' names in the rule's clauses."""
+    """Licence given by a rule: the axis along which each input is divided (None for an undivided input,
+    ``_TERM`` for a partial sum), and that of the result (None for a sum). ``variables`` are the inputs' names
+    in the rule's clauses."""
 
     rule: str
     operator: str
@@ -70,14 +76,21 @@ class Division:
     conditions: tuple[Condition, ...]
     types: tuple[tuple[str, VariableType], ...]
 
+    @property
+    def reads_terms(self) -> bool:
+        """Whether inputs are partial sums."""
+        return _TERM in self.inputs
+
 
 Reason = Callable[[Operation, int], "str | None"]
 """Return the reason why a task dimension may be divided; None if it may not."""
 
 
-def declared(operation: Operation, dimension: int) -> str:
-    """Return the licence by the operator's own declaration, which is tested but not proved."""
-    del dimension
+def declared(operation: Operation, dimension: int) -> str | None:
+    """Return the licence by the operator's own declaration, which is tested but not proved; None for terms of
+    operands."""
+    if isinstance(operation.splits.dimensions[dimension], TermDimension):
+        return None
     return f"{DECLARED}{operation.operator.name}"
 
 
@@ -120,16 +133,22 @@ class Licences:
             f"{operation.operator.name} {dimension.kind}"
             for operation in operations
             for number, dimension in enumerate(operation.splits.dimensions)
-            if (self.rule(operation, number) or DECLARED).startswith(DECLARED)
+            if not isinstance(dimension, TermDimension)
+            and (self.rule(operation, number) or DECLARED).startswith(DECLARED)
         }
         return tuple(sorted(names))
 
     def _rule(self, operation: Operation, dimension: int) -> str | None:
         if isinstance(operation.operator, Opaque):
             return f"onnx:{operation.operator.op_type}"
+        terms = operation.splits.dimensions[dimension]
         for name in rule_names(operation.operator.name):
             for division in self._known.get(name, ()):
-                if _covers(division, operation, dimension):
+                if isinstance(terms, TermDimension):
+                    covers = _covers_terms(division, operation, terms)
+                else:
+                    covers = _covers(division, operation, dimension)
+                if covers:
                     return division.rule
         return self._otherwise(operation, dimension)
 
@@ -167,8 +186,8 @@ def _has_open_degrees(equation: Equation) -> bool:
 
 
 def _variable(whole: Term) -> str:
-    """Return the variable that an input is, or whose parts it combines; empty if there is none."""
-    if _is(whole, Divided.DEGREE, gathers=True):
+    """Return the variable that an input is, or whose parts or terms it combines; empty if there is none."""
+    if _is(whole, Divided.DEGREE, gathers=True) or _is(whole, Divided.REPLICAS, gathers=True):
         (whole,) = whole.inputs
     return whole.name if isinstance(whole, Variable) else ""
 
@@ -198,11 +217,12 @@ def _division(plain: Term, divided: Term) -> tuple[Application, tuple[Axis | Non
         if axis is _NO_AXIS:
             return None
         inputs.append(None if axis is _COPIED else axis)
-    if not is_sum and output is None:
+    if not is_sum and (output is None or _TERM in inputs):
         return None
     return plain, tuple(inputs), output
 
 
+_TERM = "(term)"
 _COPIED = "(copied)"
 _NO_AXIS = "(no axis)"
 
@@ -211,6 +231,8 @@ def _input(whole: Term, part: Term) -> Axis:
     """The axis along which ``part`` is divided where ``whole`` is not."""
     if _is(whole, Divided.DEGREE, gathers=True) and whole.inputs[0] == part:
         return _axis(whole)
+    if _is(whole, Divided.REPLICAS, gathers=True) and whole.inputs[0] == part:
+        return _TERM
     if not isinstance(part, Application) or not isinstance(whole, Variable) or part.inputs != (whole,):
         return _NO_AXIS
     if _is(part, Divided.DEGREE, gathers=False):
@@ -236,11 +258,10 @@ def _axis(term: Application) -> Axis:
 def _covers(division: Division, operation: Operation, dimension: int) -> bool:
     """Whether the rule covers that task dimension of that operation."""
     splits = operation.splits
-    patterns, names = division.inputs, division.variables
-    if len(patterns) != len(splits.inputs):
-        if len(set(patterns)) != 1:
-            return False
-        patterns, names = (patterns[0],) * len(splits.inputs), ("",) * len(splits.inputs)
+    found = _patterns(division, operation)
+    if found is None or division.reads_terms:
+        return False
+    patterns, names = found
     rank = len(splits.inputs[0])
     attributes = _attributes(division, operation.operator, rank)
     if attributes is None:
@@ -257,9 +278,39 @@ def _covers(division: Division, operation: Operation, dimension: int) -> bool:
     return agrees and _holds(division, names, operation, {**bound, **attributes})
 
 
-def _attributes(division: Division, operator: Operator, rank: int) -> dict[str, object] | None:
-    """Values of the rule's attribute variables in the operator; None where its attributes differ."""
+def _covers_terms(division: Division, operation: Operation, dimension: TermDimension) -> bool:
+    """Whether the rule covers tasks of that operation that read terms."""
+    found = _patterns(division, operation)
+    if found is None or not division.reads_terms:
+        return False
+    terms = tuple(_TERM if slot in dimension.slots else None for slot in range(len(operation.inputs)))
+    patterns, names = found
+    is_commutative = traits(operation.operator.name).commutative
+    if terms != patterns and not (is_commutative and terms == patterns[::-1]):
+        return False
+    attributes = _attributes(division, operation.operator, len(operation.splits.inputs[0]), is_typed=True)
+    return attributes is not None and _holds(division, names, operation, attributes)
+
+
+def _patterns(division: Division, operation: Operation) -> tuple[Sequence[Axis | None], Sequence[str]] | None:
+    """The axis and the name of each input of the operation; None where the rule has other inputs. A rule
+    about equally divided inputs covers any number of them."""
+    count = len(operation.inputs)
+    if len(division.inputs) == count:
+        return division.inputs, division.variables
+    if len(set(division.inputs)) != 1:
+        return None
+    return (division.inputs[0],) * count, ("",) * count
+
+
+def _attributes(
+    division: Division, operator: Operator, rank: int, *, is_typed: bool = False
+) -> dict[str, object] | None:
+    """Values of the rule's attribute variables in the operator; None where its attributes differ. Where the
+    types of both sides agree (``is_typed``), those that they determine may have any value."""
     own = attributes_of(operator)
+    if is_typed:
+        own = {name: value for name, value in own.items() if name not in operator.implicit}
     unsaid = attribute_defaults(operator.name) if division.operator == operator.name else own
     said = {**unsaid, **dict(division.attributes)}
     variables: dict[str, object] = {}

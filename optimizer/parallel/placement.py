@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from superopt.ir.plan import Parallelism
 from superopt.ops.splits import SplitKind, Splits
 from superopt.optimizer.parallel.boxes import Region, regions_of_parts
+from superopt.optimizer.parallel.terms import are_terms, completed
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,11 @@ class Placement:
         """Bytes of one shard of a tensor of that many bytes."""
         return tensor_bytes // math.prod(self.degrees)
 
+    def of_terms(self, terms: Sequence[int]) -> Placement:
+        """The shards that are one of these terms; their sum where there are several."""
+        parts = np.array(self.devices).reshape(-1, self.partial, self.copies)[:, list(terms)]
+        return Placement(self.degrees, tuple(parts.ravel().tolist()), len(terms), self.copies)
+
     def holders(self) -> Iterator[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]]:
         """For every part, by its index along the axes: the devices of its copies, for each term."""
         per_part = self.partial * self.copies
@@ -64,8 +70,9 @@ def regions_of(placement: Placement, shape: tuple[int, ...]) -> dict[int, Region
 
 def needed(splits: Splits, how: Parallelism, slot: int) -> Placement:
     """Required placement of an input of an operator divided this way: a copy for each task that reads a
-    part."""
-    return _placement(splits, how, splits.inputs[slot], ())
+    part, or one term where tasks read terms."""
+    terms = (n for n, dimension in enumerate(splits.dimensions) if are_terms(dimension, slot))
+    return _placement(splits, how, splits.inputs[slot], tuple(terms))
 
 
 def produced(splits: Splits, how: Parallelism, port: int) -> Placement:
@@ -83,13 +90,14 @@ def _placement(
     splits: Splits, how: Parallelism, axes: tuple[int | None, ...], summed: tuple[int, ...]
 ) -> Placement:
     count = len(splits.dimensions)
+    degrees = completed(splits, how.degrees)
     followed = [axis for axis in axes if axis is not None]
     copied = [number for number in range(count) if number not in followed and number not in summed]
-    devices = np.array(how.devices).reshape(*how.degrees, how.copies)
+    devices = np.array(how.devices).reshape(*degrees, how.copies)
     ordered = devices.transpose(*followed, *summed, *copied, count)
     return Placement(
-        degrees=tuple(1 if axis is None else how.degrees[axis] for axis in axes),
+        degrees=tuple(1 if axis is None else degrees[axis] for axis in axes),
         devices=tuple(int(device) for device in ordered.ravel()),
-        partial=math.prod(how.degrees[number] for number in summed),
-        copies=math.prod(how.degrees[number] for number in copied) * how.copies,
+        partial=math.prod(degrees[number] for number in summed),
+        copies=math.prod(degrees[number] for number in copied) * how.copies,
     )

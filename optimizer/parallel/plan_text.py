@@ -11,6 +11,8 @@ from superopt.errors import InvalidFileError
 from superopt.ir.graph import NodeId
 from superopt.ir.plan import Parallelism, Plan
 from superopt.optimizer.parallel.search.subject import Subject
+from superopt.optimizer.parallel.tasks import sizes_text
+from superopt.optimizer.parallel.terms import admits
 
 SCHEMA = 1
 
@@ -38,8 +40,8 @@ def plan_from_json(values: Mapping[str, object], subject: Subject, devices: int)
         if node not in subject.numbers:
             raise InvalidFileError(f"{where}: the graph has no operator {node}")
         operation = subject.operations[subject.numbers[node]]
-        if not operation.splits.admits(mapping.degrees):
-            sizes = ", ".join(f"{d.kind} {d.size}" for d in operation.splits.dimensions)
+        if not admits(operation.splits, mapping.degrees):
+            sizes = sizes_text(operation.splits)
             raise InvalidFileError(
                 f"{where}: node {node} ({operation.operator.name}) cannot be divided by "
                 f"{list(mapping.degrees)}: its task dimensions are {sizes or 'none'}"

@@ -11,6 +11,7 @@ from superopt.optimizer.parallel.licences import Licences
 from superopt.optimizer.parallel.search.candidates import SimulatedPlan
 from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.simulator import Simulation
+from superopt.optimizer.parallel.terms import kind_of
 from superopt.optimizer.parallel.topology import Cluster
 
 _MOST_EVENTS = 2000
@@ -97,7 +98,9 @@ def _operators(
                 "node": operation.node,
                 "operator": operation.operator.name,
                 "degrees": list(how.degrees),
-                "kinds": [dimension.kind.value for dimension in operation.splits.dimensions],
+                "kinds": [
+                    kind_of(dimension) for dimension in operation.splits.dimensions[: len(how.degrees)]
+                ],
                 "devices": list(how.devices),
                 "copies": how.copies,
                 "stage": how.stage,

@@ -32,13 +32,15 @@ class Feed:
 @dataclass(frozen=True, eq=False)
 class Segment:
     """What a device computes without waiting for others; ``graph`` has its feeds as inputs. ``weights`` are
-    parts of weights and of values that depend only on weights: the value and the box, by label. ``made`` are
-    the values of which its outputs are parts (or terms), in order."""
+    parts of weights and of values that depend only on weights: the value and the box, by label; those in
+    ``zeros`` are terms of a sum whose first term, on another device, is the whole. ``made`` are the values of
+    which its outputs are parts (or terms), in order."""
 
     device: int
     graph: Graph
     feeds: tuple[Feed, ...]
     weights: Mapping[str, tuple[Value, Region]]
+    zeros: frozenset[str]
     made: tuple[Value, ...]
 
 
@@ -79,7 +81,7 @@ def programmed(graph: Graph, plan: Plan) -> Program:
     return building.program()
 
 
-_Key = tuple[Value, Placement | None, Region]
+_Key = tuple[Value, Placement | None, Region, bool]
 
 
 @dataclass(eq=False)
@@ -90,13 +92,21 @@ class _Open:
     editor: GraphEditor = field(default_factory=lambda: Graph.empty().edit())
     feeds: list[Feed] = field(default_factory=list[Feed])
     weights: dict[str, tuple[Value, Region]] = field(default_factory=dict[str, "tuple[Value, Region]"])
+    zeros: set[str] = field(default_factory=set[str])
     values: dict[_Key, Value] = field(default_factory=dict["_Key", Value])
     made: dict[Value, Value] = field(default_factory=dict[Value, Value])
     read: dict[Value, None] = field(default_factory=dict[Value, None])
 
     def closed(self) -> Segment:
         self.editor.set_outputs(self.made[value] for value in self.read)
-        return Segment(self.device, self.editor.build(), tuple(self.feeds), self.weights, tuple(self.read))
+        return Segment(
+            self.device,
+            self.editor.build(),
+            tuple(self.feeds),
+            self.weights,
+            frozenset(self.zeros),
+            tuple(self.read),
+        )
 
 
 class _Building:
@@ -158,7 +168,7 @@ class _Building:
         type_ = tensor_of(self._graph, value)
         shape = shape_of(type_)
         steps = communication(have, want, shape, type_.element.bytes_per_element)
-        if not steps and have.partial == 1:
+        if not steps and have.partial == want.partial == 1:
             mine = regions_of(have, shape)
             if all(mine[device] == region for device, region in regions_of(want, shape).items()):
                 return
@@ -176,12 +186,15 @@ class _Building:
         place = self._places[value] if local else want if value in self._places else None
         if local and value in segment.made:
             return segment.made[value]
-        key = (value, place, region)
+        is_zero = place is None and segment.device not in want.of_terms((0,)).devices
+        key = (value, place, region, is_zero)
         if key in segment.values:
             return segment.values[key]
         type_ = part_type(tensor_of(self._graph, value), region)
         label = f"{operator.name}_{value.node}_{value.port}_{len(segment.values)}"
-        if value.node in self._graph.weight_only:
+        if is_zero:
+            segment.zeros.add(label)
+        if is_zero or value.node in self._graph.weight_only:
             segment.weights[label] = (value, region)
             own = segment.editor.add(Weight(label, type_)).value
         else:

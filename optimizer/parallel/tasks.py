@@ -12,6 +12,7 @@ from superopt.ops import Operator
 from superopt.ops.splits import Splits
 from superopt.optimizer.parallel.boxes import Region
 from superopt.optimizer.parallel.placement import Placement, needed, produced, regions_of
+from superopt.optimizer.parallel.terms import admits, kind_of, with_terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ def splits_of(graph: Graph, node: Node) -> Splits:
     inputs = tuple(type_ for type_ in types if isinstance(type_, TensorType))
     outputs = tuple(type_ for type_ in node.types if isinstance(type_, TensorType))
     if isinstance(node.operator, Operator) and (len(inputs), len(outputs)) == (len(types), len(node.types)):
-        return node.operator.splits(inputs, outputs)
+        return with_terms(node.operator.splits(inputs, outputs), node.operator, inputs, outputs)
     ranks = [len(type_.shape) if isinstance(type_, TensorType) else 0 for type_ in (*types, *node.types)]
     whole = tuple((None,) * rank for rank in ranks)
     return Splits((), whole[: len(types)], whole[len(types) :])
@@ -40,13 +41,21 @@ def mapping_of(graph: Graph, plan: Plan, node: Node) -> Parallelism:
     an impossible division."""
     splits = splits_of(graph, node)
     how = plan.parallel.get(node.id) or Parallelism((1,) * len(splits.dimensions), (0,))
-    if not splits.admits(how.degrees):
-        sizes = ", ".join(f"{dimension.size} ({dimension.kind})" for dimension in splits.dimensions)
+    if not admits(splits, how.degrees):
+        sizes = sizes_text(splits)
         raise InvalidOptionError(
             f"plan, {node.operator.name} (node {node.id}): the degrees {how.degrees} do not divide "
             f"{sizes or 'an operator that cannot be divided'}"
         )
     return how
+
+
+def sizes_text(splits: Splits) -> str:
+    """The sizes of task dimensions, for messages."""
+    return ", ".join(
+        kind_of(dimension) if dimension.size == 0 else f"{dimension.size} ({kind_of(dimension)})"
+        for dimension in splits.dimensions
+    )
 
 
 def tensor_of(graph: Graph, value: Value) -> TensorType:

@@ -25,6 +25,7 @@ from superopt.optimizer.parallel.search.subject import Subject, plannable
 from superopt.optimizer.parallel.search.substitution import Substitutions
 from superopt.optimizer.parallel.section import limited_by, section
 from superopt.optimizer.parallel.simulator import ParallelObjective
+from superopt.optimizer.parallel.states import StepLayout
 from superopt.optimizer.parallel.topology import Cluster, limited
 from superopt.optimizer.pipeline.judge import REFUSED, Equality, Trial
 from superopt.optimizer.pipeline.original import Original
@@ -95,6 +96,13 @@ class Simulated:
         return licensed(rules).and_otherwise(Licences(axioms, declared).rule)
 
 
+def _objective(name: str, layout: StepLayout | None) -> ParallelObjective:
+    """The objective of that name; an iteration of training with a training step is one call of it."""
+    objective = ParallelObjective(name)
+    is_iteration = layout is not None and objective is ParallelObjective.TRAINING
+    return ParallelObjective.LATENCY if is_iteration else objective
+
+
 class SimulatedTrial(Trial[PlannedVariant]):
     """One optimization for one cluster. ``given`` is the variant of a given plan, ``plain`` that of the
     unchanged graph. ``equality`` is None before the original was run here, and where it cannot be, for the
@@ -105,13 +113,16 @@ class SimulatedTrial(Trial[PlannedVariant]):
         self._cluster = cluster
         self._licences = licences
         self._reserved = 0.0
+        source = self._request.lifted.source
+        layout = StepLayout.of(source.proto, source.name)
         self._planner = Planner(
             cluster,
-            ParallelObjective(self._request.options.objective),
+            _objective(self._request.options.objective, layout),
             licences.allow,
             self._until(_PLANNING_SHARE),
             self._request.options.seed,
             is_cut_short=lambda: self._request.cancel.is_interrupted,
+            layout=layout,
         )
         self._given: PlannedVariant | None = None
         self._plain: PlannedVariant | None = None
@@ -136,7 +147,7 @@ class SimulatedTrial(Trial[PlannedVariant]):
         canonical = self._prepared.canonical
         graph, trace = retraced(canonical.graph, steps, self._request.rules, price)
         self._matched = len({step.rule for step in trace})
-        subject = Subject.of(self._sized(graph))
+        subject = Subject.of(self._sized(graph), self._planner.layout)
         plan = plan_from_json(given, subject, len(self._cluster))
         chosen = self._planner.evaluated(subject, Proposal("given", Origin.GIVEN, plan))
         self._given = PlannedVariant(graph, canonical.steps, trace, subject, chosen)

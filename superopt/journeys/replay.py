@@ -226,7 +226,8 @@ def _plan(graph: Graph, report: Mapping[str, object]) -> RecordedPlan:
     if not isinstance(report.get("parallel"), dict) or not isinstance(report.get("options"), dict):
         raise InvalidFileError("report: it has no plan: optimise with --cluster to get one")
     content, options = section_of(report, "parallel"), section_of(report, "options")
-    cluster, dims, objective = section_of(content, "cluster"), options.get("dims"), options.get("objective")
+    cluster, dims = section_of(content, "cluster"), options.get("dims")
+    objective = content.get("objective", options.get("objective"))
     name, devices = cluster.get("name"), cluster.get("devices")
     if not isinstance(name, str) or not isinstance(devices, int) or not isinstance(dims, dict):
         raise InvalidFileError("report: expected a name and a number of devices of the cluster, and dims")

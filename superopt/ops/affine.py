@@ -89,6 +89,7 @@ class ChannelScale(ChannelOperator):
     """x * a with a per channel."""
 
     name: ClassVar[str] = "channel_scale"
+    linear_in: ClassVar[tuple[tuple[int, ...], ...]] = ((0,), (1,))
     neutral: ClassVar[int | None] = 1
     gate_step: ClassVar[GateStep | None] = GateStep.SCALING
     axis: int

@@ -63,7 +63,7 @@ class Operator(ABC):
     - ``commutative``: its two inputs may be exchanged;
     - ``polynomial``: computed by sums and products only, hence equal in every commutative ring;
     - ``composite``: an axiom defines it by other operators, from which its laws follow;
-    - ``linear``: in all inputs together;
+    - ``linear``: in all inputs together; other operators are ``linear_in`` sets of inputs, the rest fixed;
     - ``monotone``: defined everywhere, and no larger input gives a smaller element;
     - ``keeps_zero``: zeros give zeros, whatever the side inputs;
     - ``along_axis``: every line along the attribute ``axis`` is computed independently;
@@ -111,6 +111,7 @@ class Operator(ABC):
     polynomial: ClassVar[bool] = False
     composite: ClassVar[bool] = False
     linear: ClassVar[bool] = False
+    linear_in: ClassVar[tuple[tuple[int, ...], ...]] = ()
     monotone: ClassVar[bool] = False
     keeps_zero: ClassVar[bool] = False
     along_axis: ClassVar[bool] = False

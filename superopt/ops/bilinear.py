@@ -102,6 +102,7 @@ class BilinearConv(Operator):
     and Gray 2016, Fast Algorithms for Convolutional Neural Networks.)"""
 
     name: ClassVar[str] = "bilinear_conv"
+    linear_in: ClassVar[tuple[tuple[int, ...], ...]] = ((0,), (1,))
     inputs: ClassVar[int] = 2
     polynomial: ClassVar[bool] = True
     positions: ClassVar[int | None] = 4

@@ -89,6 +89,7 @@ class ConvDataGradient(ConvGradient):
     """The gradient of a convolution with respect to its image, from (g, w)."""
 
     name: ClassVar[str] = "conv_data_gradient"
+    linear_in: ClassVar[tuple[tuple[int, ...], ...]] = ((0,), (1,))
     parameters: ClassVar[int | None] = 1
     kernel_input: ClassVar[int | None] = 1
     shape: tuple[Dimension, ...]
@@ -153,6 +154,7 @@ class ConvWeightGradient(ConvGradient):
     """The gradient of a convolution with respect to its kernel, from (x, g)."""
 
     name: ClassVar[str] = "conv_weight_gradient"
+    linear_in: ClassVar[tuple[tuple[int, ...], ...]] = ((0,), (1,))
     shape: tuple[Dimension, ...]
     stride: tuple[int, int] = (1, 1)
     padding: Padding = "valid"

@@ -43,6 +43,7 @@ class Conv(Operator):
     groups."""
 
     name: ClassVar[str] = "conv"
+    linear_in: ClassVar[tuple[tuple[int, ...], ...]] = ((0,), (1,))
     inputs: ClassVar[int] = 2
     positions: ClassVar[int | None] = 4
     ranks: ClassVar[tuple[int, ...]] = (4,)
@@ -314,6 +315,7 @@ class KernelResponse(Operator):
     Maps a kernel [o, c / groups, kh, kw] and a vector [c] to [o]: it moves a bias through a convolution."""
 
     name: ClassVar[str] = "kernel_response"
+    linear_in: ClassVar[tuple[tuple[int, ...], ...]] = ((0,), (1,))
     inputs: ClassVar[int] = 2
     polynomial: ClassVar[bool] = True
     positions: ClassVar[int | None] = 4

@@ -98,6 +98,7 @@ class Multiply(BinaryElementwise):
     """x * y, elementwise (TASO: ewmul)."""
 
     name: ClassVar[str] = "mul"
+    linear_in: ClassVar[tuple[tuple[int, ...], ...]] = ((0,), (1,))
     polynomial: ClassVar[bool] = True
     keeps_zero: ClassVar[bool] = True
     commutative: ClassVar[bool] = True
@@ -116,6 +117,7 @@ class Divide(BinaryElementwise):
     """x / y, elementwise, of floating point tensors."""
 
     name: ClassVar[str] = "div"
+    linear_in: ClassVar[tuple[tuple[int, ...], ...]] = ((0,),)
     neutral: ClassVar[int | None] = 1
     gate_step: ClassVar[GateStep | None] = GateStep.SCALING
     composite: ClassVar[bool] = True
@@ -144,6 +146,7 @@ class Scale(Operator):
     """A tensor times a 0-d scalar (TASO: smul)."""
 
     name: ClassVar[str] = "scale"
+    linear_in: ClassVar[tuple[tuple[int, ...], ...]] = ((0,), (1,))
     inputs: ClassVar[int] = 2
     side_inputs: ClassVar[int] = 1
     polynomial: ClassVar[bool] = True

@@ -180,6 +180,7 @@ class MatmulWeightGradient(Operator):
     with g, summed over all rows of all batch dimensions."""
 
     name: ClassVar[str] = "matmul_weight_gradient"
+    linear_in: ClassVar[tuple[tuple[int, ...], ...]] = ((0,), (1,))
     inputs: ClassVar[int] = 2
     polynomial: ClassVar[bool] = True
     positions: ClassVar[int | None] = 2
@@ -227,6 +228,7 @@ class LookupGradient(Operator):
     of the rows of g whose index is i. An index below 0 counts from the end."""
 
     name: ClassVar[str] = "lookup_gradient"
+    linear_in: ClassVar[tuple[tuple[int, ...], ...]] = ((1,),)
     inputs: ClassVar[int] = 2
     implicit: ClassVar[tuple[str, ...]] = ("size",)
     comparing: ClassVar[bool] = True

@@ -21,6 +21,7 @@ class Lookup(Operator):
     the end. Where the algebra has only numbers, indices are rounded to the nearest row."""
 
     name: ClassVar[str] = "lookup"
+    linear_in: ClassVar[tuple[tuple[int, ...], ...]] = ((0,),)
     inputs: ClassVar[int] = 2
     comparing: ClassVar[bool] = True
     moves: ClassVar[bool] = True

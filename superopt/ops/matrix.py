@@ -35,6 +35,7 @@ class Matmul(Operator):
     """Matrix product over the last two axes; batch dimensions are equal, or one operand is a plain matrix."""
 
     name: ClassVar[str] = "matmul"
+    linear_in: ClassVar[tuple[tuple[int, ...], ...]] = ((0,), (1,))
     inputs: ClassVar[int] = 2
     polynomial: ClassVar[bool] = True
     positions: ClassVar[int | None] = 2

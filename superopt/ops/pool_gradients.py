@@ -29,6 +29,7 @@ class MaxPoolGradient(MaxPool):
     to the first of the largest elements of its window, in row-major order."""
 
     name: ClassVar[str] = "maxpool_gradient"
+    linear_in: ClassVar[tuple[tuple[int, ...], ...]] = ((1,),)
     inputs: ClassVar[int] = 2
     spatial: ClassVar[bool] = False
     kernel: tuple[int, int]
@@ -83,6 +84,7 @@ class AveragePoolGradient(Pool):
     """The gradient of a mean over windows with respect to its image."""
 
     name: ClassVar[str] = "avgpool_gradient"
+    linear_in: ClassVar[tuple[tuple[int, ...], ...]] = ((0,),)
     implicit: ClassVar[tuple[str, ...]] = ("shape",)
     spatial: ClassVar[bool] = False
     kernel: tuple[int, int]

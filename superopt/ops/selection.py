@@ -22,6 +22,7 @@ class Select(Operator):
     """x where the condition is true, else y (ONNX: Where). What is not chosen may be undefined."""
 
     name: ClassVar[str] = "select"
+    linear_in: ClassVar[tuple[tuple[int, ...], ...]] = ((1, 2),)
     inputs: ClassVar[int] = 3
     element_wise: ClassVar[bool] = True
     comparing: ClassVar[bool] = True

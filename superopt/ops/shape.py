@@ -99,6 +99,7 @@ class Split(Cutting):
     """Splits a tensor along an axis into pieces of the given sizes."""
 
     name: ClassVar[str] = "split"
+    linear_in: ClassVar[tuple[tuple[int, ...], ...]] = ((0,),)
     axis: int
     sizes: tuple[Dimension, ...]
 

@@ -38,6 +38,7 @@ class ConvTranspose(Operator):
     or (top, left, bottom, right)."""
 
     name: ClassVar[str] = "conv_transpose"
+    linear_in: ClassVar[tuple[tuple[int, ...], ...]] = ((0,), (1,))
     inputs: ClassVar[int] = 2
     positions: ClassVar[int | None] = 4
     ranks: ClassVar[tuple[int, ...]] = (4,)

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from typing import Generic
 
 from superopt.optimizer.parallel.boxes import Region, cut, meet, volume
-from superopt.optimizer.parallel.communication import REDUCTIONS, CollectiveKind, CollectiveStep
+from superopt.optimizer.parallel.communication import (
+    REDUCTIONS,
+    CollectiveKind,
+    CollectiveStep,
+    communication,
+    legs,
+)
 from superopt.optimizer.parallel.execution.machine import A, Machine
 from superopt.optimizer.parallel.placement import Placement, regions_of
 
@@ -31,6 +37,23 @@ class Exchange(Generic[A]):
 
     def moved(self, held: Held[A], want: Placement, steps: Sequence[CollectiveStep]) -> Held[A]:
         """The tensor in the placement ``want``, after the steps given by ``communication``."""
+        if want.partial == 1:
+            return self._moved(held, want, steps)
+        like = next(iter(held.shards.values()))
+        shards: dict[int, A] = {}
+        for leg in legs(held.placement, want, held.shape):
+            if leg.have is None:
+                for device, region in regions_of(leg.want, held.shape).items():
+                    sizes = tuple(stop - start for start, stop in region)
+                    shards[device] = self._machine.zeros(sizes, like, device)
+                continue
+            count = len(communication(leg.have, leg.want, held.shape, 1))
+            part = Held(leg.have, held.shape, {device: held.shards[device] for device in leg.have.devices})
+            shards.update(self._moved(part, leg.want, steps[:count]).shards)
+            steps = steps[count:]
+        return Held(want, held.shape, shards)
+
+    def _moved(self, held: Held[A], want: Placement, steps: Sequence[CollectiveStep]) -> Held[A]:
         have = regions_of(held.placement, held.shape)
         stores: dict[int, list[tuple[Region, A]]] = {device: [] for device in (*have, *want.devices)}
         if held.placement.partial == 1:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic
 
+import numpy as np
+
 from superopt.domains import Array
 from superopt.ir.graph import Graph, Input, Node, Value
 from superopt.ir.plan import Plan
@@ -115,12 +117,14 @@ class _Running(Generic[A]):
         shape = shape_of(type_)
         if self._is_given(self._graph[value.node]):
             array = self._given(value)
+            first = want.of_terms((0,)).devices
+            boxes = {device: box_of(array, region) for device, region in regions_of(want, shape).items()}
             return Held(
                 want,
                 shape,
                 {
-                    device: self._machine.put(box_of(array, region), device)
-                    for device, region in regions_of(want, shape).items()
+                    device: self._machine.put(box if device in first else np.zeros_like(box), device)
+                    for device, box in boxes.items()
                 },
             )
         held = self._held[value]

@@ -33,6 +33,11 @@ class HostMachine:
         """The shard itself."""
         return shard
 
+    def zeros(self, shape: tuple[int, ...], like: Array, device: int) -> Array:
+        """A new array."""
+        del device
+        return np.zeros(shape, like.dtype)
+
     def move(self, shard: Array, device: int) -> Array:
         """A copy of the shard."""
         del device

@@ -52,6 +52,10 @@ class JaxMachine:
         """The shard as a numpy array."""
         return np.asarray(shard)
 
+    def zeros(self, shape: tuple[int, ...], like: Any, device: int) -> Any:
+        """Zeros on that device."""
+        return self._jax.device_put(self._numpy.zeros(shape, like.dtype), self._devices[device])
+
     def move(self, shard: Any, device: int) -> Any:
         """Copies between devices."""
         return self._jax.device_put(shard, self._devices[device])

@@ -34,6 +34,10 @@ class Machine(Protocol[A]):
         """Copies a shard to a host array."""
         ...
 
+    def zeros(self, shape: tuple[int, ...], like: A, device: int) -> A:
+        """Zeros on a device, of the type of another shard."""
+        ...
+
     def move(self, shard: A, device: int) -> A:
         """Copies the shard to another device."""
         ...

@@ -16,6 +16,7 @@ from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.ir.graph import Graph, Input, Value
 from superopt.onnx_io import LiftedModel, build_model
 from superopt.onnx_io.folding import Folder
+from superopt.onnx_io.protos import dtype_of
 from superopt.optimizer.cost.runtime import LoadedModel
 from superopt.optimizer.parallel.boxes import Region
 from superopt.optimizer.parallel.communication import CollectiveKind, CollectiveStep
@@ -24,7 +25,7 @@ from superopt.optimizer.parallel.execution.executor import Execution, box_of
 from superopt.optimizer.parallel.execution.host import HostMachine
 from superopt.optimizer.parallel.placement import Placement, regions_of
 from superopt.optimizer.parallel.shards import Delivery, Program, Segment
-from superopt.optimizer.parallel.tasks import shape_of
+from superopt.optimizer.parallel.tasks import shape_of, tensor_of
 
 MANIFEST = "manifest.json"
 
@@ -153,7 +154,7 @@ def _write(program: Program, lifted: LiftedModel, graph: Graph, directory: Path)
         number = counts[entry.device] = counts.get(entry.device, -1) + 1
         path = f"device-{entry.device:03}/segment-{number:03}.onnx"
         (directory / path).parent.mkdir(exist_ok=True)
-        (directory / path).write_bytes(_model(entry, lifted, folder))
+        (directory / path).write_bytes(_model(entry, lifted, graph, folder))
         entries.append({"run": _segment(entry, path, names)})
     inputs = [graph[node].operator for node in graph.inputs]
     manifest: Manifest = {
@@ -191,9 +192,12 @@ class _Names:
         return self._names.get(value, f"superopt/tensor_{value.node}_{value.port}")
 
 
-def _model(segment: Segment, lifted: LiftedModel, folder: Folder) -> bytes:
+def _model(segment: Segment, lifted: LiftedModel, graph: Graph, folder: Folder) -> bytes:
     def content(label: str) -> Array:
         value, region = segment.weights[label]
+        if label in segment.zeros:
+            type_ = tensor_of(graph, value)
+            return np.zeros([stop - start for start, stop in region], dtype_of(type_.element))
         return np.asarray(box_of(folder.value(value), region), order="C")
 
     return build_model(segment.graph, content, source=lifted.source)

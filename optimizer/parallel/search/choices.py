@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 from superopt.ir.plan import Parallelism
 from superopt.ops.opaque import Opaque
+from superopt.ops.splits import SplitKind
 from superopt.ops.traits import traits
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.subject import Operation, Subject
+from superopt.optimizer.parallel.terms import TermDimension, admits, are_terms, trimmed
 
 COPIED = -1
 """Label of an axis along which all devices replicate the work."""
@@ -46,13 +48,34 @@ def everything(operation: Operation, dimension: int) -> bool:
 
 def useful_dimensions(subject: Subject, licence: Licence = everything) -> tuple[tuple[int, ...], ...]:
     """For every operation the task dimensions worth dividing: all of those that have weights or are products;
-    for others those along which a divided neighbour's tensors are divided."""
+    for others those along which a divided neighbour's tensors are divided, and terms of what a producer makes
+    as a partial sum."""
     useful: list[set[int]] = []
     for operation in subject.operations:
         heavy = isinstance(operation.operator, Opaque) or traits(operation.operator.name).product
-        useful.append(set(licensed_dimensions(operation, licence)) if heavy else set())
+        useful.append(set(own_dimensions(operation, licence)) if heavy else set())
     if not any(useful):
         return tuple(licensed_dimensions(operation, licence) for operation in subject.operations)
+    _spread(subject, licence, useful)
+    for edge in sorted(subject.edges, key=lambda edge: edge.source):
+        source, target = subject.operations[edge.source], subject.operations[edge.target]
+        if any(is_summed(source, number, edge.port) for number in useful[edge.source]):
+            useful[edge.target].update(
+                number
+                for number, dimension in enumerate(target.splits.dimensions)
+                if are_terms(dimension, edge.slot) and licence(target, number)
+            )
+    return tuple(tuple(sorted(found)) for found in useful)
+
+
+def is_summed(operation: Operation, dimension: int, port: int) -> bool:
+    """Whether tasks along the dimension produce terms of an output."""
+    is_reduction = operation.splits.dimensions[dimension].kind is SplitKind.REDUCTION
+    return is_reduction and dimension not in operation.splits.outputs[port]
+
+
+def _spread(subject: Subject, licence: Licence, useful: list[set[int]]) -> None:
+    """Adds the dimensions along which a divided neighbour's tensors are divided."""
     waiting = list(range(len(subject.operations)))
     while waiting:
         number = waiting.pop()
@@ -67,7 +90,15 @@ def useful_dimensions(subject: Subject, licence: Licence = everything) -> tuple[
                     if here in useful[this] and there is not None and there not in useful[other]:
                         useful[other].update({there} if licence(subject.operations[other], there) else ())
                         waiting.extend({other} if there in useful[other] else ())
-    return tuple(tuple(sorted(found)) for found in useful)
+
+
+def own_dimensions(operation: Operation, licence: Licence) -> tuple[int, ...]:
+    """The licensed dimensions of the operator itself, without those of partial sums as operands."""
+    return tuple(
+        number
+        for number in licensed_dimensions(operation, licence)
+        if not isinstance(operation.splits.dimensions[number], TermDimension)
+    )
 
 
 def choices_on(
@@ -86,7 +117,7 @@ def choices_on(
 
 def is_divisible(operation: Operation, choice: Choice, mesh: Mesh) -> bool:
     """Whether sizes are multiples of the choice's degrees."""
-    return operation.splits.admits(degrees_of(operation, choice, mesh))
+    return admits(operation.splits, degrees_of(operation, choice, mesh))
 
 
 def degrees_of(operation: Operation, choice: Choice, mesh: Mesh) -> tuple[int, ...]:
@@ -114,7 +145,7 @@ def parallelism(
     order += [place[axis] for axis in axes[COPIED]]
     copies = math.prod(mesh.sizes[axis] for axis in axes[COPIED])
     devices = tuple(int(device) for device in array.transpose(order).ravel())
-    return Parallelism(degrees_of(operation, choice, mesh), devices, copies, stage)
+    return Parallelism(trimmed(operation.splits, degrees_of(operation, choice, mesh)), devices, copies, stage)
 
 
 def licensed_dimensions(operation: Operation, licence: Licence) -> tuple[int, ...]:

@@ -29,6 +29,7 @@ from superopt.optimizer.parallel.search.elimination import Problem, solve
 from superopt.optimizer.parallel.search.estimate import CostWeights, Estimator
 from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.search.tables import Costs
+from superopt.optimizer.parallel.terms import TermDimension
 
 EXPOSED = (1.0, 0.3, 0.0)
 """Shares of weight synchronisation that are not overlapped with backward passes."""
@@ -195,7 +196,13 @@ class Mapper:
         found = self._options.get(number)
         if found is None:
             operation, mesh = self.subject.operations[number], self.estimator.mesh
-            dimensions = licensed_dimensions(operation, self.licence)
+            useful = self._dimensions[number]
+            dimensions = [
+                dimension
+                for dimension in licensed_dimensions(operation, self.licence)
+                if dimension in useful
+                or not isinstance(operation.splits.dimensions[dimension], TermDimension)
+            ]
             choices = dict.fromkeys(
                 choice
                 for segment in mesh.segments or ((0, 0),)

@@ -16,6 +16,7 @@ from superopt.optimizer.parallel.search.choices import (
     Licence,
     choices_on,
     everything,
+    own_dimensions,
     parallelism,
 )
 from superopt.optimizer.parallel.search.mesh import Mesh
@@ -93,11 +94,7 @@ class Metropolis:
         return with_mapping(plan, operation.node, how)
 
     def _choice(self, operation: Operation, source: random.Random) -> Choice:
-        dimensions = [
-            number
-            for number, dimension in enumerate(operation.splits.dimensions)
-            if dimension.size != 1 and self.licence(operation, number)
-        ]
+        dimensions = own_dimensions(operation, self.licence)
         segment = source.choice(self.mesh.segments) if self.mesh.segments else None
         found = choices_on(operation, dimensions, self.mesh, () if segment is None else (segment,))
         return source.choice(found)

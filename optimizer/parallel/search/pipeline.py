@@ -18,6 +18,7 @@ from superopt.ops.splits import SplitKind
 from superopt.optimizer.parallel.search.choices import Choice, parallelism
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.subject import Subject
+from superopt.optimizer.parallel.terms import completed
 
 _FEW_STAGES = 16
 _PER_STAGE = (1, 2, 4, 8)
@@ -112,7 +113,7 @@ def pipelines(
 def _admits(subject: Subject, how: dict[NodeId, Parallelism], microbatches: int) -> bool:
     """Whether the samples of every task can be divided into that many microbatches."""
     for operation in subject.operations:
-        degrees = how[operation.node].degrees
+        degrees = completed(operation.splits, how[operation.node].degrees)
         for dimension, degree in zip(operation.splits.dimensions, degrees, strict=True):
             size = dimension.size if dimension.kind is SplitKind.SAMPLE else 1
             if isinstance(size, int) and size > 1 and size % (degree * microbatches):

@@ -18,10 +18,12 @@ from superopt.optimizer.parallel.search.pipeline import pipelines, stage_counts,
 from superopt.optimizer.parallel.search.prices import collective_prices
 from superopt.optimizer.parallel.search.redistribution import CollectivePrices
 from superopt.optimizer.parallel.search.refinement import Refined, Refinement
-from superopt.optimizer.parallel.search.subject import Subject
+from superopt.optimizer.parallel.search.subject import Operation, Subject
 from superopt.optimizer.parallel.search.tables import Tables
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, Simulator
 from superopt.optimizer.parallel.simulator.prices import Prices
+from superopt.optimizer.parallel.states import StepLayout
+from superopt.optimizer.parallel.terms import TermDimension
 from superopt.optimizer.parallel.topology import Cluster
 
 _WORSE_MACHINES = 2
@@ -53,7 +55,7 @@ class Planner:
     """Plans graphs for one cluster and one objective; caches are kept between graphs. ``seed`` is that of
     random moves. ``deadline`` is a time of the monotonic clock, which is over, too, once ``is_cut_short`` is
     true; ``was_cut``: whether it has interrupted anything. Expert plans are evaluated even after the
-    deadline."""
+    deadline. ``layout`` is that of the graphs if they are a training step."""
 
     cluster: Cluster
     objective: ParallelObjective
@@ -62,6 +64,7 @@ class Planner:
     seed: int = 0
     was_cut: bool = False
     is_cut_short: Callable[[], bool] = lambda: False
+    layout: StepLayout | None = None
     tables: Tables = field(default_factory=Tables)
     _shared: Prices = field(init=False)
     _compute: Compute = field(init=False)
@@ -80,16 +83,21 @@ class Planner:
     def _trains(self) -> bool:
         return self.objective is ParallelObjective.TRAINING
 
+    def _licence(self, operation: Operation, dimension: int) -> bool:
+        """The licence; partial sums are operands only in explicit graphs, whose gradients are tensors."""
+        is_term = isinstance(operation.splits.dimensions[dimension], TermDimension)
+        return not (is_term and self._trains) and self.licence(operation, dimension)
+
     def estimate(self, graph: Graph) -> float:
         """Estimated cost of the best mapping on all devices; guides the substitution search."""
         mesh = Mesh.of(self.cluster)
-        mapper = self._mapper(Subject.of(graph), mesh)
+        mapper = self._mapper(Subject.of(graph, self.layout), mesh)
         return min(mapping.estimate for mapping in mapper.mappings(self.memory_limit))
 
     def plan(self, graph: Graph) -> Planned:
         """The best plan found for the graph."""
         began = time.process_time()
-        subject = Subject.of(graph)
+        subject = Subject.of(graph, self.layout)
         seen = [*self.experts(subject)]
         known = {frozenset(candidate.plan.parallel.items()) for candidate in seen}
         for proposal in self._mapped(subject, seen):
@@ -110,7 +118,7 @@ class Planner:
 
     def experts(self, subject: Subject) -> tuple[SimulatedPlan, ...]:
         """The evaluated expert plans for the whole machine."""
-        found = assignments(subject, Mesh.of(self.cluster), self.licence)
+        found = assignments(subject, Mesh.of(self.cluster), self._licence)
         return tuple(
             self.evaluated(subject, Proposal(name, Origin.EXPERT, assignment.plan(subject), assignment))
             for name, assignment in found
@@ -209,7 +217,7 @@ class Planner:
         else:
             estimator = replace(known, subject=subject)
         self._estimators[mesh] = estimator
-        return Mapper(subject, estimator, self.licence, self.is_expired)
+        return Mapper(subject, estimator, self._licence, self.is_expired)
 
     def _refined(
         self, subject: Subject, found: Sequence[SimulatedPlan], best: SimulatedPlan

@@ -16,6 +16,7 @@ from superopt.ops.splits import SplitKind
 from superopt.optimizer.parallel.communication import CollectiveKind
 from superopt.optimizer.parallel.search.choices import ALONE, COPIED, Choice
 from superopt.optimizer.parallel.search.subject import Operation
+from superopt.optimizer.parallel.terms import are_terms
 
 WHOLE = -1
 """Along this mesh axis all devices hold the same data."""
@@ -63,17 +64,18 @@ def made(operation: Operation, choices: Sequence[Choice], port: int) -> States:
 
 def read(operation: Operation, choices: Sequence[Choice], slot: int) -> States:
     """Required placement of the input."""
-    return _followed(operation, choices, operation.splits.inputs[slot], WHOLE)
+    return _followed(operation, choices, slot, WHOLE, TERM)
 
 
 def gradient_made(operation: Operation, choices: Sequence[Choice], slot: int) -> States:
     """Placement of the gradient of the input: tasks that share the input each produce a term of it."""
-    return _followed(operation, choices, operation.splits.inputs[slot], TERM)
+    return _followed(operation, choices, slot, TERM, WHOLE)
 
 
 def gradient_read(operation: Operation, choices: Sequence[Choice], port: int) -> States:
     """Required placement of the gradient of the output: at every task that produced a part or a term."""
-    return _followed(operation, choices, operation.splits.outputs[port], WHOLE)
+    axes = operation.splits.outputs[port]
+    return _states(choices, [_axis(axes, d, WHOLE) for d in range(len(operation.splits.dimensions))])
 
 
 def redistribution(have: States, want: States, tensor_bytes: int, prices: CollectivePrices) -> Costs:
@@ -94,7 +96,7 @@ def redistribution(have: States, want: States, tensor_bytes: int, prices: Collec
     step(CollectiveKind.ALL_REDUCE, (before == TERM) & (after == WHOLE), local)
     step(CollectiveKind.REDUCE_SCATTER, (before == TERM) & (after == ONE), local)
     step(CollectiveKind.ALL_TO_ALL, (before >= 0) & (after >= 0) & (before != after), local)
-    collected = (before >= 0) & (after == ONE)
+    collected = (before >= 0) & ((after == ONE) | (after == TERM))
     step(CollectiveKind.ALL_GATHER, collected, local * _product(sizes, collected))
     dealt = (before == ONE) & (after >= 0)
     step(CollectiveKind.BROADCAST, dealt, local)
@@ -126,9 +128,16 @@ def _product(sizes: Costs, axes: NDArray[np.bool_]) -> Costs:
 
 
 def _followed(
-    operation: Operation, choices: Sequence[Choice], axes: tuple[int | None, ...], otherwise: int
+    operation: Operation, choices: Sequence[Choice], slot: int, otherwise: int, of_terms: int
 ) -> States:
-    return _states(choices, [_axis(axes, d, otherwise) for d in range(len(operation.splits.dimensions))])
+    """Placement of an input or of its gradient: ``otherwise`` along dimensions that it does not follow,
+    ``of_terms`` along those of its terms."""
+    axes = operation.splits.inputs[slot]
+    meanings = [
+        of_terms if are_terms(dimension, slot) else _axis(axes, number, otherwise)
+        for number, dimension in enumerate(operation.splits.dimensions)
+    ]
+    return _states(choices, meanings)
 
 
 def _axis(axes: tuple[int | None, ...], dimension: int, otherwise: int) -> int:

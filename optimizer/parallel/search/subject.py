@@ -13,6 +13,7 @@ from superopt.ir.types import TensorType, ValueType
 from superopt.ops import Operator
 from superopt.ops.opaque import Opaque
 from superopt.ops.splits import Splits
+from superopt.optimizer.parallel.states import StepLayout, StepStates
 from superopt.optimizer.parallel.task_costs import backward_passes
 from superopt.optimizer.parallel.tasks import splits_of
 from superopt.traversal import postorder
@@ -52,12 +53,14 @@ class Edge:
 @dataclass(frozen=True, eq=False)
 class Subject:
     """A graph to be planned: its operations in topological order and the values between them. Graph inputs
-    and weights are available wherever needed, and are not operations."""
+    and weights are available wherever needed, and are not operations. ``step`` are the states of a training
+    step."""
 
     graph: Graph
     operations: tuple[Operation, ...]
     edges: tuple[Edge, ...]
     numbers: Mapping[NodeId, int] = field(repr=False)
+    step: StepStates | None = None
 
     @cached_property
     def incoming(self) -> tuple[tuple[Edge, ...], ...]:
@@ -84,8 +87,8 @@ class Subject:
         )
 
     @staticmethod
-    def of(graph: Graph) -> Subject:
-        """The subject of a graph returned by ``plannable``."""
+    def of(graph: Graph, layout: StepLayout | None = None) -> Subject:
+        """The subject of a graph returned by ``plannable``; ``layout`` is that of a training step."""
         operations: list[Operation] = []
         edges: list[Edge] = []
         numbers: dict[NodeId, int] = {}
@@ -114,7 +117,8 @@ class Subject:
             passes = backward_passes(node.operator, operands) if is_trained else _UNTRAINED
             splits = splits_of(graph, node)
             operations.append(Operation(node_id, node.operator, inputs, outputs, splits, weights, passes))
-        return Subject(graph, tuple(operations), tuple(_counted(edges, operations)), numbers)
+        step = None if layout is None else StepStates.of(graph, layout)
+        return Subject(graph, tuple(operations), tuple(_counted(edges, operations)), numbers, step)
 
 
 def plannable(graph: Graph, dims: Mapping[str, int] | None = None) -> Graph:

@@ -183,7 +183,8 @@ def synchronisation(placements: Sequence[Placement], size: int) -> tuple[Collect
     holders: dict[tuple[int, ...], set[int]] = defaultdict(set)
     for placement in placements:
         repeats = [int(cells) // degree for cells, degree in zip(grid, placement.degrees, strict=True)]
-        for index, (devices,) in placement.holders():
+        for index, terms in placement.holders():
+            devices = [device for term in terms for device in term]
             low = [i * repeat for i, repeat in zip(index, repeats, strict=True)]
             for cell in np.ndindex(*repeats):
                 holders[tuple(a + b for a, b in zip(low, cell, strict=True))].update(devices)

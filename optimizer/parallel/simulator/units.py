@@ -19,6 +19,7 @@ from superopt.optimizer.parallel.simulator.operations import Operations
 from superopt.optimizer.parallel.simulator.prices import Prices
 from superopt.optimizer.parallel.task_costs import Types
 from superopt.optimizer.parallel.tasks import mapping_of, shape_of
+from superopt.optimizer.parallel.terms import admits
 
 Key = tuple[int, int]
 """A port, and the number of the placement in which its tensor is required."""
@@ -231,7 +232,7 @@ class Assembly:
     def _divided(self, plan: Plan, number: int, how: Parallelism) -> Division:
         operation, cluster = self._operations.all[number], self._prices.cluster
         splits = operation.splits
-        if not splits.admits(how.degrees):
+        if not admits(splits, how.degrees):
             mapping_of(self._operations.graph, plan, self._operations.graph[operation.node])
         if max(how.devices) >= len(cluster) or min(how.devices) < 0:
             raise InvalidOptionError(
@@ -291,8 +292,12 @@ class Assembly:
 
 def gradient_made(place: Placement, copies: int) -> Placement:
     """Placement of the gradient of an input: tasks that read copies of a part produce terms of its gradient;
-    with ``copies`` each copy of a task produces the same."""
-    return Placement(place.degrees, place.devices, partial=place.copies // copies, copies=copies)
+    with ``copies`` each copy of a task produces the same, and so do tasks that read terms of a sum."""
+    others = place.copies // copies
+    devices = np.array(place.devices).reshape(-1, place.partial, others, copies).transpose(0, 2, 1, 3)
+    return Placement(
+        place.degrees, tuple(devices.ravel().tolist()), partial=others, copies=place.partial * copies
+    )
 
 
 def bytes_of(type_: TensorType) -> int:

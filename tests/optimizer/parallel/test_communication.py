@@ -19,6 +19,8 @@ from superopt.optimizer.parallel.communication import (
     moved_bytes,
     summed,
 )
+from superopt.optimizer.parallel.execution import HostMachine
+from superopt.optimizer.parallel.execution.exchange import Exchange, Held
 from superopt.optimizer.parallel.placement import Placement
 
 SHAPE = (12, 6)
@@ -71,6 +73,11 @@ CASES = {
         split(0, 0, 1, 2, 3, copies=2),
         [("all-reduce", (0, 1), WHOLE // 2, WHOLE), ("all-reduce", (2, 3), WHOLE // 2, WHOLE)],
     ),
+    "terms stay": (terms(0, 1), terms(0, 1), []),
+    "a term elsewhere": (terms(0, 1), terms(0, 2), [("send", (1, 2), WHOLE, WHOLE)]),
+    "a tensor is the first term": (copies(0, 1), terms(0, 1), []),
+    "fewer terms": (terms(0, 1, 2), terms(0, 1), [("reduce-scatter", (0, 2), WHOLE, WHOLE)]),
+    "more terms": (terms(0, 1), terms(0, 1, 2), []),
     "a sum for others": (
         terms(0, 1),
         copies(2),
@@ -136,10 +143,29 @@ def test_every_pair_of_placements(have: Placement, want: Placement) -> None:
     assert machine.sent * 8 == moved_bytes(steps)
 
 
+@settings(max_examples=100, deadline=None)
+@given(placements(partial=True), placements(partial=True))
+def test_every_pair_of_partial_sums(have: Placement, want: Placement) -> None:
+    tensor = np.arange(1, 1 + WHOLE, dtype=np.int64).reshape(SHAPE) * 1000
+    shards: dict[int, np.ndarray] = {}
+    for index, parts in have.holders():
+        content = cut(tensor, region_of(have.degrees, index, SHAPE))
+        for number, devices in enumerate(parts):
+            term = content - sum(range(1, len(parts))) if number == 0 else np.full_like(content, number)
+            shards.update((device, term.copy()) for device in devices)
+    exchange = Exchange(HostMachine())
+    steps = communication(have, want, SHAPE, 8)
+    moved = exchange.moved(Held(have, SHAPE, shards), want, steps)
+    for index, parts in want.holders():
+        for row in zip(*parts, strict=True):
+            total = sum(moved.shards[device] for device in row)
+            assert np.array_equal(total, cut(tensor, region_of(want.degrees, index, SHAPE)))
+    assert sum(exchange.sent.values()) == moved_bytes(steps)
+
+
 @pytest.mark.parametrize(
     ("have", "want", "reason"),
     [
-        (copies(0), terms(0, 1), "never needed"),
         (copies(0, 0), copies(1), "one part"),
         (Placement((5, 1), (0, 1, 2, 3, 4)), copies(0), "do not divide"),
     ],

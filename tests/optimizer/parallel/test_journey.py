@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from superopt import zoo
 from superopt.cli.main import run
 from superopt.journeys import in_process as api
+from superopt.training import Step, train
+from superopt.zoo import datasets
 
 PAIR = """
 name: pair
@@ -42,3 +45,22 @@ def test_a_plan_is_written_read_again_and_replayed(model: Path) -> None:
     assert run(["replay", str(model), str(report), "-o", str(replayed)]) == 0
     assert out.read_bytes() == again.read_bytes() == replayed.read_bytes()
     assert api.check(model, out).passed
+
+
+def test_a_training_step_is_planned_and_still_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", f"sqlite:///{tmp_path / 'rules.db'}")
+    (tmp_path / "pair.yaml").write_text(PAIR)
+    zoo.save("light-mlp", tmp_path / "model.onnx", batch=8)
+    np.savez(tmp_path / "samples.npz", **datasets.digits(64))
+    step, out, report = (str(tmp_path / name) for name in ("step.onnx", "out.onnx", "report.json"))
+    assert run(["train-graph", str(tmp_path / "model.onnx"), "-o", step, "--optimizer", "adam"]) == 0
+    (tmp_path / "plan.json").write_text('{"schema": 1, "parallel": {"operators": []}}')
+    cluster = ["--cluster", str(tmp_path / "pair.yaml"), "--objective", "training", "--budget", "60"]
+    given = ["--plan", str(tmp_path / "plan.json"), "--search", "none", "--report", report]
+    assert run(["optimize", step, "-o", out, *cluster, *given]) == 0
+    section = json.loads(Path(report).read_text())["parallel"]
+    assert section["objective"] == "latency"
+    assert "ddp" in {baseline["name"] for baseline in section["baselines"]}
+    assert run(["timeline", step, report, "--cluster", cluster[1], "-o", str(tmp_path / "trace.json")]) == 0
+    losses = [train(Step(path), tmp_path / "samples.npz", steps=4).losses for path in (step, out)]
+    assert losses[0] == losses[1]

@@ -7,10 +7,16 @@ import pytest
 from superopt.axioms import load_axioms
 from superopt.equations import parse_equation
 from superopt.ops.activation import Softmax
+from superopt.ops.base import Operator
+from superopt.ops.elementwise import Add, Divide, Multiply
+from superopt.ops.matrix import Matmul, Transpose
+from superopt.ops.selection import Select
+from superopt.ops.shape import Concat, Reshape
 from superopt.optimizer.parallel.licences import Licences, declared, divisions_of
 from superopt.optimizer.parallel.search.planner import Planner
 from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.simulator import ParallelObjective
+from superopt.optimizer.parallel.terms import TermDimension
 from tests.optimizer.graphs import Builder
 from tests.optimizer.parallel.networks import devices, mlp
 
@@ -96,6 +102,33 @@ def test_a_rule_about_one_axis_says_nothing_of_another() -> None:
         b = Builder()
         (made,) = Subject.of(b.graph(b.add(Softmax(axis=axis), b.input("x", 4, 6)))).operations
         assert licences.rule(made, 0) == expected
+
+
+@pytest.mark.parametrize(
+    ("operator", "slots", "rule"),
+    [
+        (Add(), (0, 1), "axiom:reduce-of-add"),
+        (Multiply(), (0,), "axiom:reduce-of-mul"),
+        (Multiply(), (1,), "axiom:reduce-of-mul"),
+        (Divide(), (0,), "axiom:reduce-of-div"),
+        (Matmul(), (0,), "axiom:matmul-of-reduce-left"),
+        (Matmul(), (1,), "axiom:matmul-of-reduce-right"),
+        (Concat(0), (0, 1), "axiom:reduce-of-concat"),
+        (Reshape((36,)), (0,), "axiom:reduce-of-reshape"),
+        (Transpose((1, 0)), (0,), "axiom:reduce-of-permutation"),
+        (Select(), (1, 2), None),
+    ],
+)
+def test_axioms_license_partial_sums_as_operands(
+    operator: Operator, slots: tuple[int, ...], rule: str | None
+) -> None:
+    """What no equation licenses is not divided by declaration."""
+    axioms = [d for axiom in load_axioms().equations for d in divisions_of(axiom, f"axiom:{axiom.name}")]
+    builder = Builder()
+    operands = [builder.input(f"x{number}", 6, 6) for number in range(operator.inputs)]
+    (made,) = Subject.of(builder.graph(builder.add(operator, *operands))).operations
+    terms = [d.slots if isinstance(d, TermDimension) else () for d in made.splits.dimensions]
+    assert Licences(axioms, declared).rule(made, terms.index(slots)) == rule
 
 
 def test_axioms_license_dense_layers_and_the_rest_is_said_to_be_declared() -> None:

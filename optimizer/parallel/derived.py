@@ -1,0 +1,101 @@
+"""Data parallelism of a training step, derived from the division of its samples.
+
+Every node is divided as its operands are (``tasks`` types divided tensors): an operand that is divided along
+an axis divides the node along the task dimension that follows the axis, and a sum over samples is a partial
+sum. A partial sum stays one as long as everything that reads it is linear in it, and is reduced where it is
+read otherwise; so each gradient is reduced once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from superopt.ir.graph import NodeId, Value
+from superopt.optimizer.parallel.search.choices import COPIED, Choice, Licence, is_divisible, is_summed
+from superopt.optimizer.parallel.search.mesh import Mesh
+from superopt.optimizer.parallel.search.subject import Operation, Subject
+from superopt.optimizer.parallel.terms import TermDimension
+
+Axes = dict[Value, int]
+"""The axis along which tensors are divided."""
+
+
+@dataclass
+class SampleDivision:
+    """Derives the choices of all operations from the division of the samples along some mesh axes."""
+
+    subject: Subject
+    mesh: Mesh
+    licence: Licence
+    axes: Sequence[int]
+
+    def choices(self) -> list[Choice]:
+        """The choice of every operation."""
+        kept = {
+            Value(operation.node, port)
+            for operation in self.subject.operations
+            for port in range(len(operation.outputs))
+        }
+        while True:
+            labels, sums = self._labels(kept)
+            remaining = (kept & sums) - self._read_whole(labels)
+            if remaining == kept:
+                return [self._choice(label) for label in labels]
+            kept = remaining
+
+    def _labels(self, kept: set[Value]) -> tuple[list[int], set[Value]]:
+        """The task dimension along which each operation is divided, or COPIED, if readers take the partial
+        sums among ``kept`` as they are; and all values that are partial sums then."""
+        divided: Axes = {Value(node, 0): 0 for node in self._data()}
+        sums: set[Value] = set()
+        labels: list[int] = []
+        for operation in self.subject.operations:
+            label = self._label(operation, divided, sums & kept)
+            labels.append(label)
+            if label == COPIED:
+                continue
+            for port, followed in enumerate(operation.splits.outputs):
+                value = Value(operation.node, port)
+                if label in followed:
+                    divided[value] = followed.index(label)
+                elif is_summed(operation, label, port):
+                    sums.add(value)
+        return labels, sums
+
+    def _data(self) -> frozenset[NodeId]:
+        return frozenset() if self.subject.step is None else self.subject.step.data
+
+    def _label(self, operation: Operation, divided: Axes, sums: set[Value]) -> int:
+        operands = self.subject.graph[operation.node].inputs
+        wanted = {
+            operation.splits.inputs[slot][divided[value]]
+            for slot, value in enumerate(operands)
+            if value in divided
+        }
+        if not wanted:
+            terms = frozenset(slot for slot, value in enumerate(operands) if value in sums)
+            wanted = {
+                number
+                for number, dimension in enumerate(operation.splits.dimensions)
+                if isinstance(dimension, TermDimension) and terms and frozenset(dimension.slots) == terms
+            }
+        if len(wanted) != 1:
+            return COPIED
+        (label,) = wanted
+        if label is None or not self.licence(operation, label):
+            return COPIED
+        return label if is_divisible(operation, self._choice(label), self.mesh) else COPIED
+
+    def _read_whole(self, labels: Sequence[int]) -> set[Value]:
+        """The values that some operation does not read as terms."""
+        found: set[Value] = set()
+        for operation, label in zip(self.subject.operations, labels, strict=True):
+            dimension = None if label == COPIED else operation.splits.dimensions[label]
+            slots = dimension.slots if isinstance(dimension, TermDimension) else ()
+            operands = self.subject.graph[operation.node].inputs
+            found.update(value for slot, value in enumerate(operands) if slot not in slots)
+        return found
+
+    def _choice(self, label: int) -> Choice:
+        return tuple(label if axis in self.axes else COPIED for axis in range(len(self.mesh.sizes)))

@@ -1,0 +1,77 @@
+"""Training steps as graphs to be planned, with contents for their inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import onnx
+
+from superopt.domains import Array
+from superopt.ir.graph import Graph, Input
+from superopt.ir.types import TensorType
+from superopt.journeys.training import train_graph
+from superopt.onnx_io import LiftedModel, lift, load_model
+from superopt.onnx_io.protos import dtype_of
+from superopt.optimizer.parallel.search.subject import Subject, plannable
+from superopt.optimizer.parallel.states import StepLayout
+from superopt.optimizer.training.description import Role
+from superopt.step_options import StepSettings
+
+
+@dataclass(frozen=True)
+class ExplicitStep:
+    """A step that was written and read again."""
+
+    lifted: LiftedModel
+    graph: Graph
+    layout: StepLayout
+
+    @property
+    def subject(self) -> Subject:
+        return Subject.of(self.graph, self.layout)
+
+    @property
+    def weights(self) -> Mapping[str, Array]:
+        """The constants by label."""
+        labels = {label: self.lifted.weight(label) for label in self.lifted.source.constants}
+        return labels | dict(self.lifted.numbers)
+
+    @property
+    def parameters(self) -> int:
+        """The number of trained numbers."""
+        initial = {tensor.name: tensor for tensor in self.lifted.source.proto.graph.initializer}
+        states = self.layout.description.with_role(Role.PARAMETER)
+        return sum(int(np.prod(initial[state.input].dims)) for state in states)
+
+    def feeds(self, seed: int = 0) -> dict[str, Array]:
+        """Initial states, and a random batch: numbers below 1, classes below 2."""
+        random = np.random.default_rng(seed)
+        initial = {t.name: onnx.numpy_helper.to_array(t) for t in self.lifted.source.proto.graph.initializer}
+        found: dict[str, Array] = {}
+        for node in self.graph.inputs:
+            operator, (type_,) = self.graph[node].operator, self.graph[node].types
+            assert isinstance(operator, Input)
+            assert isinstance(type_, TensorType)
+            shape = [int(str(size)) for size in type_.shape]
+            number = random.uniform(0, 1, shape) if type_.element.is_float else random.integers(0, 2, shape)
+            found[operator.label] = initial.get(operator.label, number.astype(dtype_of(type_.element)))
+        return found
+
+
+def explicit_step(
+    model: onnx.ModelProto | bytes, optimizer: str = "sgd", loss: str = "cotangents"
+) -> ExplicitStep:
+    """The step that ``train-graph`` writes for a model."""
+    settings = StepSettings()
+    settings = replace(
+        settings,
+        update=replace(settings.update, optimizer=optimizer),
+        loss=replace(settings.loss, loss=loss),
+    )
+    source = load_model(train_graph(model, settings).step.model.to_bytes())
+    lifted = lift(source)
+    layout = StepLayout.of(source.proto, "the step")
+    assert layout is not None
+    return ExplicitStep(lifted, plannable(lifted.graph), layout)
