@@ -18,8 +18,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import TypeAdapter, ValidationError
-
 from superopt.errors import InvalidModelError
 from superopt.protobuf_wire import WireError, metadata_of
 
@@ -75,6 +73,8 @@ def plan_in(model: bytes | Path) -> MemoryPlan | None:
 
 def plan_from(text: str) -> MemoryPlan:
     """The memory plan in the value of the metadata property; raises InvalidModelError."""
+    from pydantic import TypeAdapter, ValidationError  # most models have no plan
+
     try:
         return TypeAdapter(MemoryPlan).validate_json(text)
     except ValidationError as error:
