@@ -11,6 +11,7 @@ from superopt.zoo.bert import bert_base, bert_large, light_bert
 from superopt.zoo.blueprint import Blueprint
 from superopt.zoo.dense import candle_uno, dlrm, light_mlp, mlp, mlp_mnist, xdl
 from superopt.zoo.densenet import densenet121
+from superopt.zoo.edsr import edsr
 from superopt.zoo.encoder_decoder import light_transformer, transformer
 from superopt.zoo.gpt2 import gpt2, light_gpt2
 from superopt.zoo.inception import inception_v3
@@ -24,8 +25,10 @@ from superopt.zoo.repvgg import repvgg
 from superopt.zoo.resnet import light_resnet18, light_resnet101, resnet18, resnet50, resnet101, resnext50
 from superopt.zoo.squeezenet import squeezenet
 from superopt.zoo.unet import light_unet, unet
+from superopt.zoo.vdcnn import vdcnn
 from superopt.zoo.vgg import light_vgg16, vgg16, vgg19
 from superopt.zoo.vit import vit_base
+from superopt.zoo.yolo import yolov3_tiny
 
 __all__ = ["FAMILY", "NETWORKS", "Network", "member"]
 
@@ -111,6 +114,16 @@ NETWORKS: Mapping[str, Network] = {
     ),
     "u-net": Network(
         "U-Net, padded: 512 x 512 to 2 classes", "Ronneberger et al. 2015", 31_030_658, unet
+    ),
+    "edsr": Network(
+        "EDSR baseline, twice the resolution of 128 x 128", "Lim et al. 2017", 1_369_859, edsr
+    ),
+    "yolov3-tiny": Network(
+        "YOLOv3-tiny, a detector at 416 x 416", "Redmon and Farhadi 2018", 8_852_366, yolov3_tiny
+    ),
+    "vdcnn": Network(
+        "VDCNN-29: 1,024 characters of a text", "Conneau et al. 2017",
+        16_646_933, vdcnn,
     ),
     "repvgg": Network("RepVGG-A0 as trained: 3 branches a block", "Ding et al. 2021", 9_110_000, repvgg),
     "llama-block": Network(

@@ -20,7 +20,8 @@ BATCHED = tuple(name for name in zoo.names() if name not in zoo.light_networks()
 # Hundreds of megabytes of weights add seconds and nothing else: only the small networks are run here.
 RUN = (
     "squeezenet", "nasrnn", "densenet121", "mobilenet-v3", "candle-uno", "lstm-lm",
-    "lstm-lm-operator", "repvgg", "resnet18", "mlp-mnist", "light-mlp", "light-resnet18", "light-resnet101",
+    "lstm-lm-operator", "repvgg", "edsr", "vdcnn", "yolov3-tiny",
+    "resnet18", "mlp-mnist", "light-mlp", "light-resnet18", "light-resnet101",
     "light-vgg16", "light-u-net", "light-ncf", "light-bert", "light-gpt2", "light-transformer", "light-llama",
     "light-lstm-lm",
 )  # fmt: skip
@@ -72,6 +73,9 @@ OPERATORS = {
     },
     "ncf": {"Gather": 4, "Mul": 1, "Concat": 2, "MatMul": 4, "Relu": 3, "Sigmoid": 1},
     "u-net": {"Conv": 19, "Relu": 18, "MaxPool": 4, "ConvTranspose": 4, "Concat": 4},
+    "edsr": {"Conv": 1 + 2 * 16 + 3, "Relu": 16, "Add": 17, "DepthToSpace": 1},
+    "vdcnn": {"Gather": 1, "Conv": 29, "BatchNormalization": 28, "MaxPool": 3, "TopK": 1, "Gemm": 3},
+    "yolov3-tiny": {"Conv": 13, "BatchNormalization": 11, "LeakyRelu": 11, "MaxPool": 6, "Resize": 1},
     "llama-3x256": {"MatMul": 3 * 9 + 1, "Softmax": 3, "Sqrt": 7, "Cos": 0, "Gather": 1, "Expand": 6},
     "llama-block": {"MatMul": 7 + 2 + 1, "Softmax": 1, "Sqrt": 2, "Cos": 1, "Sin": 1, "Expand": 2},
 }
@@ -179,13 +183,15 @@ PUBLISHED = {
     "resnet101": 44_549_160,
     "vgg16": 138_357_544,
     "ncf": 31_832_577,
+    "edsr": 1_369_859,
+    "yolov3-tiny": 8_852_366,
     "light-bert": 4_385_920,
     "llama-16x2048": 1_235_814_400,
     "llama-28x3072": 3_212_749_824,
     "llama-32x4096": 8_030_261_248,
     "llama-80x8192": 70_553_706_496,
 }
-"""As torchvision, MLPerf's reference code and the published weights of BERT-Tiny, LLaMA 3.1 and 3.2 have."""
+"""As torchvision, code of the authors and of MLPerf, and the weights of BERT-Tiny, LLaMA 3.1 and 3.2 have."""
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
