@@ -6,7 +6,8 @@ Each model is optimised by ``superopt optimize --threads 1`` with and without ``
 leaves these algorithms out; then all three models run in turn, on one thread, beside OpenVINO's CPU plugin if
 asked for. Ratios are medians over pairs of runs with the original. ``form`` are the algorithms used,
 ``error`` is the distance of the optimised model's outputs from double precision, beside that of the original.
-Networks are names of the zoo, or paths; without any, the layers alone are measured.
+Networks are names of the zoo, such as ``resnet50``, or paths; ``resnet50@512`` has images of that height and
+width. Without any, the layers alone are measured.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
+import onnx
 
 from benchmarks.bilinear_layers import LAYERS, write_layers
 from benchmarks.interleaving import in_runtime, interleaved
@@ -64,9 +66,21 @@ def _models(arguments: argparse.Namespace) -> list[tuple[str, Path]]:
         path = Path(name)
         if not path.suffix:
             path = arguments.out / f"{name}.onnx"
-            _superopt("zoo", "build", name, "-o", str(path))
+            network, _, side = name.partition("@")
+            _superopt("zoo", "build", network, "-o", str(path))
+            if side:
+                _resize_images(path, int(side))
         found.append((path.stem, path))
     return found
+
+
+def _resize_images(path: Path, side: int) -> None:
+    """Declares another height and width of images; for networks that pool over all positions at their end."""
+    model = onnx.ModelProto.FromString(path.read_bytes())
+    for given in model.graph.input:
+        for dimension in given.type.tensor_type.shape.dim[2:]:
+            dimension.dim_value = side
+    path.write_bytes(model.SerializeToString())
 
 
 def _row(name: str, path: Path, arguments: argparse.Namespace) -> str:
