@@ -20,7 +20,9 @@ from superopt.ir import Graph
 from superopt.journeys import optimize_job
 from superopt.journeys.optimize_job import Attached
 from superopt.journeys.replay import replay
-from superopt.onnx_io import LiftedModel, LoweredModel, load_model, lowering, source
+from superopt.onnx_io import LiftedModel, LoweredModel, load_model
+from superopt.onnx_io.files import source
+from superopt.onnx_io.lower import lowering
 from superopt.optimizer.pipeline.judge import Compared, Equality
 from superopt.server.worker import work
 

@@ -15,8 +15,8 @@ from typing import Literal, get_args
 import pytest
 
 import superopt
-from superopt.cli.optimize_commands import optimize
-from superopt.cli.submit_command import submit
+from superopt.cli.commands.optimize import optimize
+from superopt.cli.commands.submit import submit
 from superopt.errors import InvalidOptionError
 from superopt.optimizer import Options
 from superopt.optimizer.search import searches

@@ -105,7 +105,7 @@ def test_a_written_model_stays_where_a_report_fails(model: Path, function: str, 
 def test_the_command_line_names_the_report_that_is_missing(
     model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("superopt.cli.optimize_commands.FUNCTION", f"{HERE}:hang_at_a_page")
+    monkeypatch.setattr("superopt.cli.commands.optimize.FUNCTION", f"{HERE}:hang_at_a_page")
     out, written, missing = (model.with_name(name) for name in ("out.onnx", "r.json", "r.html"))
     reports = ["--report", str(written), "--report", str(missing)]
     assert run(["optimize", str(model), "-o", str(out), "--budget", str(BUDGET), *reports]) == 0
@@ -313,7 +313,7 @@ def test_the_command_line_writes_the_original(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("superopt.cli.optimize_commands.FUNCTION", f"{HERE}:{function}")
+    monkeypatch.setattr("superopt.cli.commands.optimize.FUNCTION", f"{HERE}:{function}")
     out = model.with_name("out.onnx")
     assert run(["optimize", str(model), "-o", str(out), "--budget", str(BUDGET)]) == code
     assert out.read_bytes() == model.read_bytes()
@@ -331,7 +331,7 @@ def test_an_optimization_that_is_told_to_end_leaves_nothing(model: Path, tmp_pat
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     program = (
-        "from superopt.cli import main, optimize_commands as o; o.FUNCTION = "
+        "from superopt.cli import main; from superopt.cli.commands import optimize as o; o.FUNCTION = "
         f"'{HERE}:hang_with_the_lock'; main(['optimize', '{model}', '-o', '{model.with_name('o')}'])"
     )
     environment = {**os.environ, "TMPDIR": str(scratch), "PYTHONPATH": os.pathsep.join(sys.path)}

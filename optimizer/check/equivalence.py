@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from superopt.onnx_io.probing import Saturation, saturations, with_outputs
-from superopt.onnx_io.source import SourceModel
+from superopt.onnx_io.changes.probing import Saturation, saturations, with_outputs
+from superopt.onnx_io.files.source import SourceModel
 from superopt.optimizer.check.compare import (
     EQUAL,
     Agreement,

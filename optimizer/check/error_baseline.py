@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from superopt.errors import SuperoptError
-from superopt.onnx_io.probing import Saturation, perturbed, saturations, with_outputs
-from superopt.onnx_io.source import SourceModel
+from superopt.onnx_io.changes.probing import Saturation, perturbed, saturations, with_outputs
+from superopt.onnx_io.files.source import SourceModel
 from superopt.optimizer.check.precise import PreciseModel
 from superopt.optimizer.check.sampling import Sample, with_nudged_inputs
 from superopt.optimizer.cost.runtime import Array, LoadedModel, ModelFile, RuntimeRefusedError

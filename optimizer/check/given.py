@@ -10,8 +10,8 @@ from zipfile import BadZipFile, is_zipfile
 import numpy as np
 
 from superopt.errors import InvalidFileError, InvalidOptionError
-from superopt.onnx_io.freezing import unknown_dimension
-from superopt.onnx_io.source import SourceModel
+from superopt.onnx_io.changes.freezing import unknown_dimension
+from superopt.onnx_io.files.source import SourceModel
 from superopt.optimizer.cost.runtime import Array, Port
 
 _SHOWN = 12

@@ -18,8 +18,8 @@ from superopt.domains import FloatDomain
 from superopt.errors import SuperoptError, UnsupportedError
 from superopt.ir.graph import Input, NodeId, Weight
 from superopt.onnx_io import lift, load_model
-from superopt.onnx_io.nodewise import NodeUse, Nodewise, as_real
-from superopt.onnx_io.source import SourceModel
+from superopt.onnx_io.changes.nodewise import NodeUse, Nodewise, as_real
+from superopt.onnx_io.files.source import SourceModel
 from superopt.optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
 from superopt.rewriting.evaluation import evaluate_graph
 

@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 
 from superopt.errors import UnsupportedError
-from superopt.onnx_io.probing import nudged
+from superopt.onnx_io.changes.probing import nudged
 from superopt.optimizer.check.distance import distance
 from superopt.optimizer.check.inputs import SCALES, InputPlan
 from superopt.optimizer.check.steps import STEPS, Carried, next_states

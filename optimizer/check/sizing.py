@@ -12,7 +12,7 @@ import numpy as np
 
 from superopt.errors import UnsupportedError
 from superopt.onnx_io import LiftedModel
-from superopt.onnx_io.concrete import sizes_inside
+from superopt.onnx_io.sizes.concrete import sizes_inside
 from superopt.optimizer.check.given import check_agreement, load_inputs
 from superopt.optimizer.check.inputs import SCALES, InputPlan, declared_ports, plan_inputs
 from superopt.optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError

@@ -9,7 +9,7 @@ from typing import cast
 
 import numpy as np
 
-from superopt.onnx_io.source import SourceModel
+from superopt.onnx_io.files.source import SourceModel
 from superopt.optimizer.check.compare import Leaf
 from superopt.optimizer.check.distance import floor_of
 from superopt.optimizer.cost.runtime import Array

@@ -15,7 +15,7 @@ import numpy as np
 
 from superopt.errors import UnsupportedError
 from superopt.ir.types import TensorType
-from superopt.onnx_io.copies import (
+from superopt.onnx_io.changes.copies import (
     BLOCKED,
     SPREAD_CHANNELS,
     TICK,

@@ -18,8 +18,8 @@ import numpy as np
 from superopt.ir.graph import Graph, GraphOperator, Input, NodeId, Value, Weight
 from superopt.ir.types import TensorType
 from superopt.onnx_io import LiftedModel, build_model
-from superopt.onnx_io.copies import with_open_sizes
-from superopt.onnx_io.folding import Folder
+from superopt.onnx_io.changes.copies import with_open_sizes
+from superopt.onnx_io.emit.folding import Folder
 from superopt.onnx_io.protos import bytes_of_graph, contains_loop, is_counted_loop, subgraphs
 from superopt.ops.opaque import Opaque
 from superopt.optimizer.cost.machine import Residence, bytes_of, residence_of

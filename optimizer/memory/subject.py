@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from superopt.onnx_io import SourceModel
+from superopt.onnx_io.changes.replacing import without_tensors
 from superopt.onnx_io.node_memory import TensorSize, tensor_sizes
-from superopt.onnx_io.replacing import without_tensors
 from superopt.optimizer.cost.memory_session import MemoryPlan
 from superopt.optimizer.cost.resident import Resident, resident_bytes
 from superopt.optimizer.cost.runtime import Array

@@ -13,15 +13,15 @@ from superopt.errors import InvalidModelError, InvalidOptionError, UnsupportedEr
 from superopt.ir.graph import Graph, GraphEditor, Input, Node, Value
 from superopt.ir.types import TensorType
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, SourceModel, lift, load_model
-from superopt.onnx_io.branches import with_known_branches
-from superopt.onnx_io.definitions import with_definitions
-from superopt.onnx_io.extending import Extension, derived, extend, skeleton
-from superopt.onnx_io.freezing import freeze, open_axes
-from superopt.onnx_io.functions import with_functions_inlined
-from superopt.onnx_io.parameters import overridable_parameters
+from superopt.onnx_io.bodies.branches import with_known_branches
+from superopt.onnx_io.bodies.functions import with_functions_inlined
+from superopt.onnx_io.changes.definitions import with_definitions
+from superopt.onnx_io.changes.freezing import freeze, open_axes
+from superopt.onnx_io.lower.extending import Extension, derived, extend, skeleton
 from superopt.onnx_io.protos import dtype_of
-from superopt.onnx_io.running_statistics import NEXT, Statistic
-from superopt.onnx_io.training_mode import ForwardSettings, in_training_mode
+from superopt.onnx_io.training.parameters import overridable_parameters
+from superopt.onnx_io.training.running_statistics import NEXT, Statistic
+from superopt.onnx_io.training.training_mode import ForwardSettings, in_training_mode
 from superopt.ops import Opaque
 from superopt.ops.elementwise import Add, Multiply
 from superopt.ops.filled import Full

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from itertools import islice
 
 from superopt.onnx_io import SourceModel
-from superopt.onnx_io.freezing import open_axes
+from superopt.onnx_io.changes.freezing import open_axes
 
 _MOST_ERRORS = 10
 _MOST_COMPARED = 2000

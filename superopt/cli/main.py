@@ -23,7 +23,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_group
 
-from superopt.cli.commands import COMMANDS, COMPLETING, fill, new_group
+from superopt.cli.registry import COMMANDS, COMPLETING, fill, new_group
 from superopt.errors import INTERNAL_ERROR, SuperoptError
 
 BAD_USAGE = 2

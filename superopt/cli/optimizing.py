@@ -11,14 +11,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
-from superopt.cli.body_views import bodies_in_brief, print_bodies
-from superopt.cli.inventory_views import print_changes, print_table
 from superopt.cli.logs import recorded
-from superopt.cli.outcome_views import outcome_pairs, training_pairs, written_pairs
 from superopt.cli.output import Output, several
-from superopt.cli.plan_views import print_plan
 from superopt.cli.run_progress import Loudness
-from superopt.cli.size_views import frozen_pairs, size_pairs
+from superopt.cli.views.body import bodies_in_brief, print_bodies
+from superopt.cli.views.inventory import print_changes, print_table
+from superopt.cli.views.outcome import outcome_pairs, training_pairs, written_pairs
+from superopt.cli.views.plan import print_plan
+from superopt.cli.views.size import frozen_pairs, size_pairs
 from superopt.journeys.optimize_job import optimized
 from superopt.journeys.report_files import write_report
 from superopt.onnx_io import require_destination

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from superopt.errors import InvalidFileError, InvalidModelError, InvalidOptionError
 from superopt.journeys import freezing
 from superopt.journeys.comparing import compared_sources
-from superopt.onnx_io.adapting import at_opset, without_functions
-from superopt.onnx_io.cutting import cut
-from superopt.onnx_io.source import SourceModel
+from superopt.onnx_io.changes.adapting import at_opset, without_functions
+from superopt.onnx_io.changes.cutting import cut
+from superopt.onnx_io.files.source import SourceModel
 from superopt.optimizer.pipeline.report import section_of
 from superopt.options import Options
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from superopt import optimizer
 from superopt.errors import INTERNAL_ERROR, InvalidInputError, MissingServiceError, UnprovedRuleError
 from superopt.onnx_io import LiftedModel, LoweredModel, SourceModel, lift
-from superopt.onnx_io.bodies import Body, BodyRewriting, Refused, has_bodies, nodes_in_bodies
-from superopt.onnx_io.branches import with_known_branches
-from superopt.onnx_io.freezing import sizes_at
-from superopt.onnx_io.functions import with_functions_inlined
-from superopt.onnx_io.loops import may_not_end
+from superopt.onnx_io.bodies.branches import with_known_branches
+from superopt.onnx_io.bodies.functions import with_functions_inlined
+from superopt.onnx_io.bodies.loops import may_not_end
+from superopt.onnx_io.bodies.rewriting import Body, BodyRewriting, Refused, has_bodies, nodes_in_bodies
+from superopt.onnx_io.changes.freezing import sizes_at
 from superopt.onnx_io.protos import nodes_within
 from superopt.optimizer import CancelToken, Options, Report
 from superopt.optimizer.canonical import canonicalise

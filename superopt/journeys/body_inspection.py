@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from superopt.onnx_io import SourceModel, lift
-from superopt.onnx_io.bodies import Body, BodyRewriting, Refused
-from superopt.onnx_io.branches import with_known_branches
+from superopt.onnx_io.bodies.branches import with_known_branches
+from superopt.onnx_io.bodies.rewriting import Body, BodyRewriting, Refused
 from superopt.optimizer.pipeline.runnable import loads_lowered
 
 

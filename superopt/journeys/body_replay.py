@@ -9,8 +9,8 @@ from superopt import optimizer
 from superopt.errors import InvalidFileError
 from superopt.journeys.bodies import expanded
 from superopt.onnx_io import LoweredModel, SourceModel, lift, lower
-from superopt.onnx_io.bodies import Body, BodyRewriting
-from superopt.onnx_io.branches import with_known_branches
+from superopt.onnx_io.bodies.branches import with_known_branches
+from superopt.onnx_io.bodies.rewriting import Body, BodyRewriting
 from superopt.onnx_io.protos import nodes_within
 from superopt.optimizer import plan_of, recorded_trace
 from superopt.optimizer.canonical import canonicalise

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from superopt.errors import InvalidModelError
 from superopt.onnx_io import LiftedModel, SourceModel, lift
-from superopt.onnx_io.freezing import declared_sizes, sizes_at
+from superopt.onnx_io.changes.freezing import declared_sizes, sizes_at
 from superopt.optimizer.check import (
     Equivalence,
     Reference,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import cast
 
 from superopt.errors import InvalidFileError, InvalidOptionError
-from superopt.onnx_io.freezing import freeze, open_axes, sizes_at
-from superopt.onnx_io.source import SourceModel
+from superopt.onnx_io.changes.freezing import freeze, open_axes, sizes_at
+from superopt.onnx_io.files.source import SourceModel
 from superopt.optimizer.check import input_shapes
 from superopt.optimizer.pipeline.report import section_of
 from superopt.options import Options

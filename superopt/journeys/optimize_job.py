@@ -19,8 +19,8 @@ from superopt.journeys.clusters import described_cluster, find_cluster
 from superopt.journeys.report_files import read_report, write_report
 from superopt.journeys.supervision import ORIGINAL
 from superopt.onnx_io import LoweredModel, load_model
-from superopt.onnx_io.detaching import attach, detach
-from superopt.onnx_io.external import LIMIT
+from superopt.onnx_io.files.detaching import attach, detach
+from superopt.onnx_io.files.external import LIMIT
 from superopt.optimizer import CancelToken, Progress, Report
 from superopt.optimizer.parallel.topology import Cluster
 from superopt.optimizer.pipeline.report import BYTE_FOR_BYTE, EquivalenceSummary, section_of

@@ -1,13 +1,13 @@
 """ONNX input and output: reading models, lifting to graphs, lowering to ONNX, constant folding."""
 
-from superopt.onnx_io.emission import has_form
-from superopt.onnx_io.executed import Executed, executed
-from superopt.onnx_io.folding import fold
-from superopt.onnx_io.lifting import LiftedModel, lift
-from superopt.onnx_io.lowering import build_model, lower
+from superopt.onnx_io.emit.emission import has_form
+from superopt.onnx_io.emit.folding import fold
+from superopt.onnx_io.files.saving import LoweredModel, require_destination
+from superopt.onnx_io.files.source import ModelSource, SourceModel, external_locations, load_model
+from superopt.onnx_io.lift.lifting import LiftedModel, lift
+from superopt.onnx_io.lower.executed import Executed, executed
+from superopt.onnx_io.lower.lowering import build_model, lower
 from superopt.onnx_io.protos import stored_bytes
-from superopt.onnx_io.saving import LoweredModel, require_destination
-from superopt.onnx_io.source import ModelSource, SourceModel, external_locations, load_model
 
 __all__ = [
     "Executed",

@@ -15,7 +15,7 @@ import onnx
 
 from superopt.errors import InvalidModelError
 from superopt.ir.types import TensorType, ValueType
-from superopt.onnx_io.inference import infer_types
+from superopt.onnx_io.sizes.inference import infer_types
 
 IR_WITH_ANNOTATIONS = 11
 

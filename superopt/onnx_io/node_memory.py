@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import onnx
 
 from superopt.ir.types import TensorType
-from superopt.onnx_io.inference import infer_types
 from superopt.onnx_io.protos import STANDARD_DOMAINS, captured_names, dtype_of
+from superopt.onnx_io.sizes.inference import infer_types
 
 _VIEWS = frozenset(("Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"))
 """Nodes whose result has the memory of their first operand."""

@@ -11,7 +11,7 @@ from onnx import AttributeProto, TensorProto, helper
 
 from superopt.domains import Array
 from superopt.ir.types import ElementType
-from superopt.onnx_io.external import bytes_of
+from superopt.onnx_io.files.external import bytes_of
 
 STANDARD_DOMAINS = frozenset(("", "ai.onnx"))
 

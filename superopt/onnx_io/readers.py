@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import onnx
 
 from superopt.ir.types import ElementType
+from superopt.onnx_io.files.source import SourceModel
 from superopt.onnx_io.protos import STANDARD_DOMAINS, element_type, subgraphs
-from superopt.onnx_io.source import SourceModel
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from superopt import cli
-from superopt.cli.commands import COMMANDS, Command, Group, registered
 from superopt.cli.main import run
+from superopt.cli.registry import COMMANDS, Command, Group, registered
 
 GROUPS: Mapping[tuple[str, ...], Mapping[str, Command | Group]] = {
     (): COMMANDS,
@@ -67,7 +67,7 @@ def test_the_commands_of_a_module_are_those_that_it_registers(module: str) -> No
 
 
 def test_every_module_of_commands_is_used() -> None:
-    modules = {path.stem for path in Path(cli.__path__[0]).glob("*_command*.py")}
+    modules = {path.stem for path in (Path(cli.__path__[0]) / "commands").glob("[!_]*.py")}
     used = {
         command.module
         for listed in GROUPS.values()

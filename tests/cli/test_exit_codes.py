@@ -90,7 +90,7 @@ def test_after_an_internal_error_the_original_is_written(
     capfd: pytest.CaptureFixture[str],
     verbose: bool,  # noqa: FBT001
 ) -> None:
-    monkeypatch.setattr("superopt.cli.optimize_commands.FUNCTION", "tests.supervised_functions:have_a_bug")
+    monkeypatch.setattr("superopt.cli.commands.optimize.FUNCTION", "tests.supervised_functions:have_a_bug")
     command = "optimize {relu} -o {out} --require-gain" + (" --verbose" if verbose else " --quiet")
     assert run(words(command)) == 5
     assert (tmp_path / "o.onnx").read_bytes() == (tmp_path / "relu.onnx").read_bytes()

@@ -6,8 +6,8 @@ import io
 
 import pytest
 
-from superopt.cli.outcome_views import outcome_pairs
 from superopt.cli.output import Output
+from superopt.cli.views.outcome import outcome_pairs
 
 FALSE: dict[str, object] = {"rules": ["a1", "b2"], "equal": False, "why": "not equal: output y"}
 SLOW: dict[str, object] = {"rules": ["a1"], "equal": True, "why": "equal, but not certainly faster"}

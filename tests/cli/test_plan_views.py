@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from superopt.cli.output import Output
-from superopt.cli.plan_views import print_plan
+from superopt.cli.views.plan import print_plan
 
 
 def _section(*stages: int) -> dict[str, object]:

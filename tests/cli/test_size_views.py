@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from superopt.cli.size_views import checked_pairs, frozen_pairs, size_pairs
+from superopt.cli.views.size import checked_pairs, frozen_pairs, size_pairs
 
 PRICED = {"batch": 1, "seq": 128}
 

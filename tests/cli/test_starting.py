@@ -13,9 +13,10 @@ from typing import get_args
 
 import pytest
 
-from superopt.cli import axiom_commands, choices, rule_commands, selection_commands
-from superopt.cli.commands import COMPLETING
+from superopt.cli import choices
+from superopt.cli.commands import axiom, rule, selection
 from superopt.cli.main import run
+from superopt.cli.registry import COMPLETING
 from superopt.journeys.library.peers import PeerFormat
 from superopt.journeys.library.trials import CANDIDATES
 from superopt.journeys.proving import DEFAULT_SECONDS
@@ -56,7 +57,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 
 def test_the_process_that_waits_for_an_optimization_imports_little() -> None:
-    assert imported_by("import sys, superopt.cli.optimize_commands") & (HEAVY | {"psutil"}) == set()
+    assert imported_by("import sys, superopt.cli.commands.optimize") & (HEAVY | {"psutil"}) == set()
 
 
 def test_the_process_that_optimizes_imports_no_prover() -> None:
@@ -69,9 +70,9 @@ def test_choices_of_options_are_those_of_the_modules_behind_them() -> None:
     assert get_args(choices.FormatName) == tuple(PeerFormat)
     assert get_args(choices.ProviderName) == tuple(Provider)
     for function, name, default in (
-        (selection_commands.select, "candidates", CANDIDATES),
-        (axiom_commands.validate, "symbolic", SYMBOLIC_CASES),
-        (rule_commands.prove, "seconds", DEFAULT_SECONDS),
+        (selection.select, "candidates", CANDIDATES),
+        (axiom.validate, "symbolic", SYMBOLIC_CASES),
+        (rule.prove, "seconds", DEFAULT_SECONDS),
     ):
         assert inspect.signature(function).parameters[name].default == default
 

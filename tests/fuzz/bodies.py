@@ -13,9 +13,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from superopt.ir import Plan
 from superopt.onnx_io import LoweredModel, lift, load_model, lower
-from superopt.onnx_io.bodies import Body, BodyRewriting
-from superopt.onnx_io.branches import with_known_branches
-from superopt.onnx_io.functions import with_functions_inlined
+from superopt.onnx_io.bodies.branches import with_known_branches
+from superopt.onnx_io.bodies.functions import with_functions_inlined
+from superopt.onnx_io.bodies.rewriting import Body, BodyRewriting
 from superopt.optimizer.canonical import canonicalise
 from superopt.optimizer.cost import GraphCost, Sizes
 from superopt.optimizer.search import Backtracking, RuleSet, SearchLimits, Watch

@@ -19,7 +19,7 @@ from superopt.journeys import adaptation, optimize_job
 from superopt.journeys.optimize_job import Attached
 from superopt.journeys.replay import replay
 from superopt.onnx_io import SourceModel
-from superopt.onnx_io.adapting import adapted
+from superopt.onnx_io.changes.adapting import adapted
 from superopt.onnx_io.node_building import copy_of
 from tests.onnx_io.kit import assert_same_results, operators, weight
 

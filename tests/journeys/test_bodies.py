@@ -20,7 +20,7 @@ from superopt.journeys import in_process
 from superopt.journeys.bodies import expanded
 from superopt.journeys.reexamination import reexamine
 from superopt.onnx_io import load_model
-from superopt.onnx_io.bodies import places
+from superopt.onnx_io.bodies.rewriting import places
 from superopt.optimizer.pipeline.report import Report
 from superopt.substitution_db import RuleStatus, open_database
 from tests.journeys.planted_rule import plant

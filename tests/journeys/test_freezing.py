@@ -21,7 +21,7 @@ from superopt.journeys.freezing import as_recorded, as_requested
 from superopt.journeys.optimize_job import Attached
 from superopt.journeys.replay import replay
 from superopt.onnx_io import load_model
-from superopt.onnx_io.freezing import frozen_sizes
+from superopt.onnx_io.changes.freezing import frozen_sizes
 from superopt.options import Options
 from tests.onnx_io.kit import assert_same_results, model, node, operators, tensor, value, weight
 

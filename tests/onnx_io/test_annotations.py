@@ -18,7 +18,7 @@ from superopt.onnx_io.annotations import (
     annotation_problems,
     validate_annotations,
 )
-from superopt.onnx_io.inference import infer_types
+from superopt.onnx_io.sizes.inference import infer_types
 
 
 def _chain() -> onnx.ModelProto:

@@ -15,7 +15,7 @@ from superopt.errors import UnsupportedError
 from superopt.ir import ElementType, Graph, Input, TensorType
 from superopt.ir.text import format_operator
 from superopt.onnx_io import build_model, lift, load_model
-from superopt.onnx_io.emission import EMITTERS
+from superopt.onnx_io.emit.emission import EMITTERS
 from superopt.ops import OPERATORS, Operator
 from superopt.ops.activation import (
     Erf,

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from superopt import zoo
 from superopt.errors import UnsupportedError
 from superopt.onnx_io import lift, load_model
-from superopt.onnx_io.probing import perturbed, saturations
+from superopt.onnx_io.changes.probing import perturbed, saturations
 from superopt.optimizer.check import Equivalence, Reference, Sampling, check_equivalence, plan_inputs
 from superopt.optimizer.check.distance import MULTIPLE, Distance, distance
 from superopt.optimizer.check.precise import PreciseModel

@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 import pytest
 
-from superopt.cli.inventory_views import print_changes, print_one, print_table
 from superopt.cli.output import Output
+from superopt.cli.views.inventory import print_changes, print_one, print_table
 from superopt.onnx_io import LoweredModel, lift, load_model
 from superopt.optimizer.cost import Origin, Sizes
 from superopt.optimizer.explanation.inventory_rows import uncounted_note

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from superopt.cli.commands import COMMANDS
+from superopt.cli.registry import COMMANDS
 from superopt.server.settings import PREFIX, Settings, settings_table
 from tests.machine import require_program
 

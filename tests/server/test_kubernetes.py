@@ -11,7 +11,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from superopt.cli.commands import COMMANDS
+from superopt.cli.registry import COMMANDS
 from superopt.server.http.app import create_app
 from superopt.server.settings import PREFIX, Settings
 from superopt.substitution_db import Database

@@ -11,7 +11,7 @@ import numpy as np
 from superopt.domains import Array
 from superopt.ir.graph import Graph, Input, Node, Value
 from superopt.ir.plan import Plan
-from superopt.onnx_io.folding import Folder
+from superopt.onnx_io.emit.folding import Folder
 from superopt.optimizer.parallel.boxes import Region
 from superopt.optimizer.parallel.communication import communication, summed
 from superopt.optimizer.parallel.execution.exchange import Exchange, Held

@@ -10,7 +10,7 @@ from superopt.domains import Array
 from superopt.errors import UnsupportedError
 from superopt.ir.graph import Graph, Input, Value, Weight
 from superopt.onnx_io import build_model
-from superopt.onnx_io.source import SourceModel
+from superopt.onnx_io.files.source import SourceModel
 from superopt.optimizer.cost.runtime import LoadedModel
 from superopt.optimizer.parallel.boxes import Region
 from superopt.optimizer.parallel.tasks import Task

@@ -16,7 +16,7 @@ import numpy as np
 
 from superopt.domains import Array
 from superopt.errors import MissingServiceError
-from superopt.onnx_io.source import SourceModel
+from superopt.onnx_io.files.source import SourceModel
 from superopt.ops import Opaque, Operator
 from superopt.optimizer.parallel.boxes import Region
 from superopt.optimizer.parallel.execution.host import HostMachine

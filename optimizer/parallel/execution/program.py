@@ -15,7 +15,7 @@ from superopt.domains import Array
 from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.ir.graph import Graph, Input, Value
 from superopt.onnx_io import LiftedModel, build_model
-from superopt.onnx_io.folding import Folder
+from superopt.onnx_io.emit.folding import Folder
 from superopt.onnx_io.protos import dtype_of
 from superopt.optimizer.cost.runtime import LoadedModel
 from superopt.optimizer.parallel.boxes import Region

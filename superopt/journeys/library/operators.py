@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from superopt.axioms import AxiomSet, load_axioms
-from superopt.onnx_io.source import OLDEST_OPSET
-from superopt.onnx_io.understood import (
+from superopt.onnx_io.files.source import OLDEST_OPSET
+from superopt.onnx_io.lift.understood import (
     newest_operator_set,
     opaque_nodes,
     size_nodes,

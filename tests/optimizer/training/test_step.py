@@ -272,7 +272,7 @@ def test_a_step_is_lifted_with_few_opaque_nodes() -> None:
 
 
 def test_large_steps_go_to_external_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("superopt.onnx_io.extending.INLINE_BYTES", 1000)
+    monkeypatch.setattr("superopt.onnx_io.lower.extending.INLINE_BYTES", 1000)
     model = network("light-mlp")
     built(model).model.save(tmp_path / "step.onnx")
     data = [path for path in tmp_path.iterdir() if path.suffix == ".data"]

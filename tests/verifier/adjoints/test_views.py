@@ -7,9 +7,9 @@ import json
 import pytest
 
 from superopt.axioms import axioms_from_text
-from superopt.cli.adjoint_views import adjoints_document, print_adjoints
 from superopt.cli.main import run
 from superopt.cli.output import Output
+from superopt.cli.views.adjoint import adjoints_document, print_adjoints
 from superopt.verifier.adjoints import QUICK, validate_adjoints
 
 TEXT = """

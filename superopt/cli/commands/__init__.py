@@ -1,0 +1,1 @@
+"""The commands: each module registers those of one subject."""

@@ -1,0 +1,1 @@
+"""Changes of a model that is still ONNX: specialising, cutting, converting, simplifying."""

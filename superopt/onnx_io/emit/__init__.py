@@ -1,0 +1,1 @@
+"""From operators of the algebra to ONNX nodes."""

@@ -1,0 +1,112 @@
+"""Emit reductions, and normalisations made of them, in the form of the model's opset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from superopt.ir.graph import Node
+from superopt.ir.types import ElementType
+from superopt.onnx_io.emit.elementwise import number
+from superopt.onnx_io.emit.recipes import Emission, Operand, Recipe, Writer
+from superopt.onnx_io.lift.reductions import AXES_ARE_AN_OPERAND
+from superopt.ops.base import Operator, axis_of
+from superopt.ops.normalization import LayerNormalization, RmsNormalization
+from superopt.ops.reduction import ReduceMax, ReduceMean, ReduceMin, ReduceSum, Reduction
+
+NAMES: Mapping[type[Operator], str] = {
+    ReduceSum: "ReduceSum",
+    ReduceMean: "ReduceMean",
+    ReduceMax: "ReduceMax",
+    ReduceMin: "ReduceMin",
+}
+LAYER_NORMALIZATION_SINCE = 17
+RMS_NORMALIZATION_SINCE = 23
+
+
+def reduction(emission: Emission, node: Node) -> Recipe:
+    """ReduceSum, ReduceMean, ReduceMax, ReduceMin; one for nested ones. Axes are kept."""
+    assert isinstance(node.operator, Reduction)
+    kind = type(node.operator)
+    axes, innermost = [_reduced_axis(emission, node)], node
+    while True:
+        inner = emission.producer(innermost.inputs[0], kind)
+        if inner is None or inner.id in emission.untouched or _reduced_axis(emission, inner) in axes:
+            break
+        axes, innermost = [*axes, _reduced_axis(emission, inner)], inner
+
+    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        reduce_axes(writer, NAMES[kind], operands[0], outputs[0], *sorted(axes))
+
+    return Recipe(node.values, (Operand(innermost.inputs[0]),), write)
+
+
+def _reduced_axis(emission: Emission, node: Node) -> int:
+    assert isinstance(node.operator, Reduction)
+    return axis_of(node.operator.name, node.operator.axis, emission.rank(node.inputs[0]))
+
+
+def layer_normalization(emission: Emission, node: Node) -> Recipe:
+    """LayerNormalization, or its definition before opset 17, in the form that ONNX Runtime fuses."""
+    assert isinstance(node.operator, LayerNormalization)
+    epsilon = float(node.operator.epsilon)
+    type_ = emission.type(node.value)
+    last, element = type_.rank - 1, type_.element
+
+    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        if writer.opset >= LAYER_NORMALIZATION_SINCE:
+            writer.node("LayerNormalization", operands, outputs, {"axis": -1, "epsilon": epsilon})
+            return
+        x, factor, term = operands
+        mean, centred, scaled = (writer.temporary(hint) for hint in ("mean", "centred", "scaled"))
+        reduce_axes(writer, "ReduceMean", x, mean, last)
+        writer.node("Sub", [x, mean], [centred])
+        _by_mean_square(writer, [centred, factor], [scaled], last, element, epsilon)
+        writer.node("Add", [scaled, term], outputs)
+
+    return Recipe(node.values, tuple(Operand(value) for value in node.inputs), write)
+
+
+def rms_normalization(emission: Emission, node: Node) -> Recipe:
+    """RMSNormalization, or its definition before opset 23, in the form that ONNX Runtime fuses."""
+    assert isinstance(node.operator, RmsNormalization)
+    epsilon = float(node.operator.epsilon)
+    type_ = emission.type(node.value)
+    last, element = type_.rank - 1, type_.element
+
+    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        if writer.opset >= RMS_NORMALIZATION_SINCE:
+            writer.node("RMSNormalization", operands, outputs, {"axis": -1, "epsilon": epsilon})
+        else:
+            _by_mean_square(writer, operands, outputs, last, element, epsilon)
+
+    return Recipe(node.values, tuple(Operand(value) for value in node.inputs), write)
+
+
+def _by_mean_square(
+    writer: Writer,
+    operands: Sequence[str],
+    outputs: Sequence[str],
+    axis: int,
+    element: ElementType,
+    epsilon: float,
+) -> None:
+    hints = ("square", "mean", "shifted", "deviation", "normal")
+    square, mean, shifted, deviation, normal = (writer.temporary(hint) for hint in hints)
+    x, factor = operands
+    writer.node("Pow", [x, number(writer, 2.0, element)], [square])
+    reduce_axes(writer, "ReduceMean", square, mean, axis)
+    writer.node("Add", [mean, number(writer, epsilon, element)], [shifted])
+    writer.node("Sqrt", [shifted], [deviation])
+    writer.node("Div", [x, deviation], [normal])
+    writer.node("Mul", [normal, factor], outputs)
+
+
+def reduce_axes(writer: Writer, op_type: str, operand: str, output: str, *axes: int, keep: int = 1) -> None:
+    """Writes one reduction; ``keep`` is 1 if the axes stay with size 1, else 0."""
+    if writer.opset >= AXES_ARE_AN_OPERAND[op_type]:
+        numbers = writer.constant(np.array(axes, np.int64), "axes")
+        writer.node(op_type, [operand, numbers], [output], {"keepdims": keep})
+    else:
+        writer.node(op_type, [operand], [output], {"axes": axes, "keepdims": keep})

@@ -1,0 +1,1 @@
+"""Models as files, bytes and tensors: reading, checking and saving them."""

@@ -1,0 +1,1 @@
+"""From ONNX nodes to operators of the algebra."""

@@ -1,0 +1,194 @@
+"""Lift data movement operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from superopt.ir.dimensions import Dimension, floor_divide, product
+from superopt.ir.graph import Value
+from superopt.ir.types import ElementType, TensorType
+from superopt.onnx_io.lift.elementwise import Lifter
+from superopt.onnx_io.lift.site import NotLiftedError, Site
+from superopt.ops.base import axis_of
+from superopt.ops.elementwise import Identity
+from superopt.ops.matrix import Transpose
+from superopt.ops.shape import Broadcast, Concat, Reshape, Split
+from superopt.ops.upsampling import LinearUpsample, NearestUpsample
+
+
+def _reshape(site: Site) -> tuple[Value, ...]:
+    own = site.moved(0)
+    wanted = site.sizes(1, "the shape")
+    shape: list[Dimension] = []
+    open_axis: int | None = None
+    for axis, size in enumerate(wanted):
+        if size == -1:
+            open_axis = axis
+            shape.append(1)
+        elif size == 0 and not site.integer("allowzero", 0):
+            if axis >= own.rank:
+                raise NotLiftedError(f"the shape copies axis {axis} of a tensor with {own.rank} axes")
+            shape.append(own.shape[axis])
+        else:
+            shape.append(size)
+    known = product(shape)
+    if known == 0:
+        raise NotLiftedError("the tensor is empty")
+    if open_axis is not None:
+        shape[open_axis] = floor_divide(own.elements, known)
+    return (site.add(Reshape(tuple(shape)), site.value(0)),)
+
+
+def _flatten(site: Site) -> tuple[Value, ...]:
+    own = site.moved(0)
+    axis = site.integer("axis", 1)
+    axis = axis + own.rank if axis < 0 else axis
+    return (site.add(Reshape((product(own.shape[:axis]), product(own.shape[axis:]))), site.value(0)),)
+
+
+def _axes(site: Site) -> tuple[int, ...] | None:
+    if site.opset < 13:
+        return site.integers("axes")
+    return site.constant_integers(1, "the axes") if site.has(1) else None
+
+
+def _squeeze(site: Site) -> tuple[Value, ...]:
+    own = site.moved(0)
+    axes = _axes(site)
+    if axes is None:
+        if not all(isinstance(size, int) for size in own.shape):
+            raise NotLiftedError("which axes are squeezed is only known at run time")
+        dropped = {axis for axis, size in enumerate(own.shape) if size == 1}
+    else:
+        dropped = {axis_of("squeeze", axis, own.rank) for axis in axes}
+    kept = tuple(size for axis, size in enumerate(own.shape) if axis not in dropped)
+    return (site.add(Reshape(kept), site.value(0)),)
+
+
+def _unsqueeze(site: Site) -> tuple[Value, ...]:
+    own = site.moved(0)
+    axes = _axes(site)
+    if axes is None:
+        raise NotLiftedError("it has no axes")
+    rank = own.rank + len(axes)
+    added = {axis_of("unsqueeze", axis, rank) for axis in axes}
+    old = iter(own.shape)
+    shape = tuple(1 if axis in added else next(old) for axis in range(rank))
+    return (site.add(Reshape(shape), site.value(0)),)
+
+
+def _transpose(site: Site) -> tuple[Value, ...]:
+    own = site.moved(0)
+    permutation = site.integers("perm") or tuple(reversed(range(own.rank)))
+    swapped = (*range(own.rank - 2), own.rank - 1, own.rank - 2)
+    operator = Transpose() if own.rank >= 2 and permutation == swapped else Transpose(permutation)
+    if own.rank < 2:
+        return (site.add(Reshape(own.shape), site.value(0)),)
+    return (site.add(operator, site.value(0)),)
+
+
+def _concat(site: Site) -> tuple[Value, ...]:
+    parts = [site.value(slot) for slot in range(len(site.node.input))]
+    rank = site.moved(0).rank
+    return (site.add(Concat(_axis(site, rank)), *parts),)
+
+
+def _axis(site: Site, rank: int) -> int:
+    """The axis as written, after validation."""
+    axis = site.integer("axis", 0)
+    axis_of(site.node.op_type.lower(), axis, rank)
+    return axis
+
+
+def _split(site: Site) -> tuple[Value | None, ...]:
+    whole = site.moved(0)
+    axis = _axis(site, whole.rank)
+    extent = whole.shape[axis]
+    sizes: Sequence[Dimension] | None = None
+    if site.opset >= 13:
+        sizes = site.constant_integers(1, "the sizes") if site.has(1) else None
+    else:
+        sizes = site.integers("split")
+    if sizes is None:
+        pieces = len(site.node.output)
+        if not isinstance(extent, int):
+            raise NotLiftedError(f"how {extent} divides into {pieces} pieces is only known at run time")
+        size = -(-extent // pieces)
+        sizes = [size] * (pieces - 1) + [extent - size * (pieces - 1)]
+    if any(size == 0 for size in sizes):
+        raise NotLiftedError("a piece is empty")
+    return site.add_many(Split(axis, tuple(sizes)), site.value(0))
+
+
+def _expand(site: Site) -> tuple[Value, ...]:
+    own = site.moved(0)
+    wanted = site.sizes(1, "the shape")
+    rank = max(own.rank, len(wanted))
+    padded = (1,) * (rank - own.rank) + own.shape
+    target = (1,) * (rank - len(wanted)) + wanted
+    shape = tuple(old if new == 1 else new for old, new in zip(padded, target, strict=True))
+    return (site.add(Broadcast(shape), site.value(0)),)
+
+
+def _resize(site: Site) -> tuple[Value, ...]:
+    """Image upsampling by whole factors, nearest or linear."""
+    own = site.type(0)
+    if site.opset < 11 or own.rank != 4 or own.element is not ElementType.FLOAT:
+        raise NotLiftedError("it does not resize an image of single precision")
+    policy = site.text("keep_aspect_ratio_policy", "stretch")
+    if site.integer("antialias", 0) or site.integers("axes") or policy != "stretch":
+        raise NotLiftedError("its resizing mode is not supported")
+    stride = _factors(site, own)
+    mode, where = site.text("mode", "nearest"), site.text("coordinate_transformation_mode", "half_pixel")
+    if stride == (1, 1) and where in (*_HALF_PIXEL, "asymmetric") and mode != "cubic":
+        return (site.add(Identity(), site.value(0)),)
+    if mode == "linear" and where in _HALF_PIXEL:
+        return (site.add(LinearUpsample(stride), site.value(0)),)
+    if mode == "nearest" and (where, site.text("nearest_mode", "round_prefer_floor")) in _REPEATING:
+        return (site.add(NearestUpsample(stride), site.value(0)),)
+    raise NotLiftedError(f"it looks for {mode} pixels by {where}")
+
+
+def _factors(site: Site, own: TensorType) -> tuple[int, int]:
+    """The scale factors of rows and columns; not lifted unless whole numbers."""
+    if site.has(3):
+        wanted = site.sizes(3, "the size")
+        factors = [
+            new // old
+            if isinstance(new, int) and isinstance(old, int) and new % old == 0
+            else 1
+            if new == old
+            else 0
+            for new, old in zip(wanted, own.shape, strict=True)
+        ]
+    else:
+        scales = site.constant(2)
+        if scales is None or scales.size != own.rank:
+            raise NotLiftedError("the scales are computed at run time")
+        factors = [int(scale) if float(scale).is_integer() else 0 for scale in scales.reshape(-1)]
+    if factors[:2] != [1, 1] or min(factors) < 1:
+        raise NotLiftedError("it does not make the image larger by whole factors")
+    return factors[2], factors[3]
+
+
+_HALF_PIXEL = ("half_pixel", "pytorch_half_pixel")
+"""Coordinate modes that differ only where the result has a single pixel."""
+
+_REPEATING = (
+    ("asymmetric", "floor"),
+    ("half_pixel", "round_prefer_floor"),
+    ("half_pixel", "round_prefer_ceil"),
+)
+"""Nearest modes for which upsampling by whole factors repeats every pixel."""
+
+MOVEMENT: Mapping[str, Lifter] = {
+    "Concat": _concat,
+    "Expand": _expand,
+    "Flatten": _flatten,
+    "Reshape": _reshape,
+    "Resize": _resize,
+    "Split": _split,
+    "Squeeze": _squeeze,
+    "Transpose": _transpose,
+    "Unsqueeze": _unsqueeze,
+}

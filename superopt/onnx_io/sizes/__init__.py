@@ -1,0 +1,1 @@
+"""Types and symbolic sizes of all tensors of a model."""

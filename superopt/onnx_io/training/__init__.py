@@ -1,0 +1,1 @@
+"""The forward pass of training: dropout, batch statistics, parameters."""
