@@ -17,6 +17,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
@@ -26,8 +27,9 @@ import onnx
 from benchmarks.bilinear_layers import LAYERS, write_layers
 from benchmarks.interleaving import in_runtime, interleaved
 from benchmarks.openvino_runs import in_openvino
+from benchmarks.peers import reference_of
 from superopt.equations import abbreviated
-from superopt.optimizer.cost.runtime import Array, LoadedModel
+from superopt.optimizer.cost.runtime import Array
 
 HEADER = (
     "| model | original ms | exact rounding | bilinear | OpenVINO | error | original's | form |",
@@ -89,7 +91,9 @@ def _row(name: str, path: Path, arguments: argparse.Namespace) -> str:
     models = [in_runtime(path.read_bytes()), in_runtime(exact.read_bytes()), in_runtime(best.read_bytes())]
     if arguments.openvino:
         models.append(in_openvino(path))
-    times = interleaved(models, _feeds(path), threads=1, seconds=arguments.seconds, rounds=3, least=5)
+    times = interleaved(
+        models, _feeds(path, arguments.out), threads=1, seconds=arguments.seconds, rounds=3, least=5
+    )
     ratios = np.median(times[..., :1] / times, axis=(0, 1))
     others = [f"{ratio:.2f}" for ratio in ratios[1:]] + ([] if arguments.openvino else [""])
     errors = cast("dict[str, dict[str, dict[str, float]]]", report)["equivalence"]
@@ -101,7 +105,7 @@ def _row(name: str, path: Path, arguments: argparse.Namespace) -> str:
 def _optimised(path: Path, arguments: argparse.Namespace, *more: str) -> tuple[Path, dict[str, object]]:
     kind = "exact" if more else "bilinear"
     output, report = (path.with_name(f"{path.stem}-{kind}{suffix}") for suffix in (".onnx", ".json"))
-    options = ("--threads", "1", "--budget", str(arguments.budget), "--report", str(report), *more)
+    options = ("--threads", "1", "--budget", str(arguments.budget), "--report", str(report), "--quiet", *more)
     _superopt("optimize", str(path), "-o", str(output), *options)
     return output, json.loads(report.read_text("utf-8"))
 
@@ -116,19 +120,15 @@ def _forms(report: dict[str, object]) -> str:
     return ", ".join(f"{count} {form}" for form, count in found.most_common()) or "none"
 
 
-def _feeds(path: Path) -> dict[str, Array]:
-    random = np.random.default_rng(0)
-    ports = LoadedModel(path.read_bytes(), 1).inputs
-    return {
-        port.name: random.standard_normal(
-            [size if isinstance(size, int) else 1 for size in port.shape]
-        ).astype(np.float32)
-        for port in ports
-    }
+def _feeds(path: Path, out: Path) -> Mapping[str, Array]:
+    sample = reference_of(path, 1, out).first()
+    if sample is None:
+        raise SystemExit(f"{path.stem}: the original does not run on random inputs")
+    return sample.feeds
 
 
 def _superopt(*arguments: str) -> None:
-    subprocess.run([sys.executable, "-m", "superopt", *arguments, "--quiet"], check=True)
+    subprocess.run([sys.executable, "-m", "superopt", *arguments], check=True, stdout=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":
