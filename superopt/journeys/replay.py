@@ -29,6 +29,7 @@ from superopt.optimizer.parallel.plan_text import plan_from_json
 from superopt.optimizer.parallel.search.subject import Subject, plannable
 from superopt.optimizer.parallel.shards import Segment, programmed
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, simulate
+from superopt.optimizer.parallel.states import StepLayout, StepStates
 from superopt.optimizer.parallel.topology import Cluster
 from superopt.optimizer.pipeline.bisection import Suspect, exceeds_rounding, find_suspect
 from superopt.optimizer.pipeline.report import section_of
@@ -176,13 +177,15 @@ def simulation_of(
 ) -> Simulation:
     """The report's plan simulated on a cluster. Raises as ``write_shards`` does, and InvalidOptionError where
     the cluster has fewer devices than the plan was made for."""
-    _, graph = _rewritten(model, report, database)
+    lifted, graph = _rewritten(model, report, database)
     recorded = _plan(graph, report)
     if len(cluster) < recorded.devices:
         raise InvalidOptionError(
             f"cluster {cluster.name}: expected the {recorded.devices} devices of the plan, got {len(cluster)}"
         )
-    return simulate(recorded.graph, recorded.plan, cluster, ParallelObjective(recorded.objective))
+    layout = StepLayout.of(lifted.source.proto, lifted.source.name)
+    step = None if layout is None else StepStates.of(recorded.graph, layout)
+    return simulate(recorded.graph, recorded.plan, cluster, ParallelObjective(recorded.objective), step)
 
 
 def _rewritten(

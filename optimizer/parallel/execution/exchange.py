@@ -151,9 +151,11 @@ class Exchange(Generic[A]):
             shared = meet(box, region) if region else box
             if shared is None:
                 continue
+            if shared == region == box:
+                return shard
             part = shard if shared == box else self._machine.part(shard, _within(shared, box))
             if shared == region:
-                return part
+                return self._machine.copied(part)
             parts.append((_within(shared, region), part))
         distinct = dict(parts)
         if sum(volume(box) for box in distinct) < volume(region):

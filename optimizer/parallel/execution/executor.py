@@ -1,32 +1,44 @@
-"""Execute a plan: operators run task by task; tensors move as their placements require."""
+"""Execute a plan: operators run task by task; tensors move as their placements require.
+
+Arrays are freed after their last reader, and counted while they are held. The rules are those of
+``simulator.liveness``, which predicts the count.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
 import numpy as np
 
 from superopt.domains import Array
-from superopt.ir.graph import Graph, Input, Node, Value
+from superopt.ir.graph import Graph, Input, Node, NodeId, Value
 from superopt.ir.plan import Plan
 from superopt.onnx_io.emit.folding import Folder
 from superopt.optimizer.parallel.boxes import Region
 from superopt.optimizer.parallel.communication import communication, summed
 from superopt.optimizer.parallel.execution.exchange import Exchange, Held
 from superopt.optimizer.parallel.execution.machine import A, Machine
+from superopt.optimizer.parallel.execution.memory import DeviceMemory
 from superopt.optimizer.parallel.placement import Placement, regions_of
-from superopt.optimizer.parallel.tasks import divided, shape_of, tensor_of
+from superopt.optimizer.parallel.residence import Kept, kept_regions, residences
+from superopt.optimizer.parallel.states import StepStates
+from superopt.optimizer.parallel.tasks import DividedNode, divided, shape_of, tensor_of
+
+Key = tuple[Value, Placement]
+"""A tensor in a placement."""
 
 
 @dataclass(frozen=True)
 class Execution:
-    """Result of an execution: the outputs of the graph, and the bytes sent by (source device, target
-    device)."""
+    """Result of an execution: the outputs of the graph, the bytes sent by (source device, target device), and
+    the peak bytes of each device."""
 
     outputs: tuple[Array, ...]
     sent: Mapping[tuple[int, int], int]
+    peaks: Mapping[int, int]
 
     @property
     def moved_bytes(self) -> int:
@@ -40,15 +52,22 @@ def execute(
     weights: Mapping[str, Array],
     inputs: Mapping[str, Array],
     machine: Machine[A],
+    *,
+    step: StepStates | None = None,
+    order: Sequence[NodeId] | None = None,
 ) -> Execution:
     """Runs the graph under the plan, with inputs and weights by label. Values that depend only on weights are
     computed beforehand; other operators without a machine mapping run whole on device 0. A tensor is moved to
-    a placement once, however many operators need it there. Raises UnsupportedError for symbolic dimensions
-    and for values that are not tensors, InvalidOptionError where the plan does not divide a shape evenly."""
-    running = _Running(graph, plan, weights, inputs, machine)
-    for node in graph.order:
-        running.run(graph[node])
-    return Execution(tuple(running.output(value) for value in graph.outputs), dict(running.exchange.sent))
+    a placement once, as soon as it is computed, however many operators need it there; the next value of a
+    state of ``step`` to where the state is read. Operators run in the ``order``, by default the graph's.
+    Raises UnsupportedError for symbolic dimensions and for values that are not tensors, InvalidOptionError
+    where the plan does not divide a shape evenly."""
+    running = _Running(graph, plan, weights, inputs, machine, step)
+    for node in graph.order if order is None else order:
+        if node in running.tasks:
+            running.run(graph[node])
+    outputs = tuple(running.output(value) for value in graph.outputs)
+    return Execution(outputs, dict(running.exchange.sent), running.memory.peaks)
 
 
 class _Running(Generic[A]):
@@ -59,45 +78,81 @@ class _Running(Generic[A]):
         weights: Mapping[str, Array],
         inputs: Mapping[str, Array],
         machine: Machine[A],
+        step: StepStates | None,
     ) -> None:
         self._graph = graph
-        self._plan = plan
         self._inputs = inputs
         self._folder = Folder(graph, weights.__getitem__)
         self._machine = machine
-        self._held: dict[Value, Held[A]] = {}
-        self._brought: dict[tuple[Value, Placement], Held[A]] = {}
         self.exchange = Exchange(machine)
+        self.memory = DeviceMemory(machine)
+        self.tasks: dict[NodeId, DividedNode] = {
+            node.id: divided(graph, plan, node) for node in graph if not self._is_given(node)
+        }
+        self._held: dict[Key, Held[A]] = {}
+        self._reads: Counter[Key] = Counter()
+        self._wanted: dict[Value, dict[Placement, None]] = defaultdict(dict)
+        self._finals: dict[Value, tuple[Placement, ...]] = {}
+        self._expect(step)
+        self._kept = {
+            value: self._loaded(value) for value in self._wanted if self._is_given(graph[value.node])
+        }
 
     def run(self, node: Node) -> None:
-        """Runs all tasks of an operator."""
-        if self._is_given(node):
-            return
-        tasks = divided(self._graph, self._plan, node)
-        operands = [self._bring(value, want) for value, want in zip(node.inputs, tasks.needs, strict=True)]
+        """Runs all tasks of an operator, moves its results, and frees what nothing reads any more."""
+        tasks = self.tasks[node.id]
         made: list[dict[int, A]] = [{} for _ in node.values]
+        operands = list(zip(node.inputs, tasks.needs, tasks.input_regions, strict=True))
         for device in tasks.how.devices:
-            shards = [operand.shards[device] for operand in operands]
+            shards = [
+                self._operand(value, want, regions[device], device) for value, want, regions in operands
+            ]
             for port, shard in enumerate(self._machine.run(tasks.task(device), shards, device)):
                 made[port][device] = shard
         for value, place, type_, shards in zip(
             node.values, tasks.makes, tasks.output_types, made, strict=True
         ):
-            self._held[value] = Held(place, shape_of(type_), shards)
+            self._keep((value, place), Held(place, shape_of(type_), shards))
+        for value, place in zip(node.values, tasks.makes, strict=True):
+            for want in self._wanted[value]:
+                if want != place:
+                    self._keep((value, want), self._moved(value, place, want))
+        self.memory.note()
+        for value, place in zip(node.values, tasks.makes, strict=True):
+            self._release((value, place))
+        for value, want, _ in operands:
+            self._reads[value, want] -= 1
+            self._release((value, want))
 
     def output(self, value: Value) -> Array:
-        """A whole value on the host, with partial sums reduced on the devices."""
+        """A whole value on the host."""
         if self._is_given(self._graph[value.node]):
             return self._given(value)
-        held = self._held[value]
-        if held.placement.partial > 1:
-            held = self._bring(value, summed(held.placement))
+        held = self._held[value, self._finals[value][0]]
         distinct = {box: device for device, box in regions_of(held.placement, held.shape).items()}
         first = min(distinct.values())
         pieces = [(box, self._machine.move(held.shards[device], first)) for box, device in distinct.items()]
         if len(pieces) == 1:
             return self._machine.get(pieces[0][1])
         return self._machine.get(self._machine.joined(pieces, held.shape))
+
+    def _expect(self, step: StepStates | None) -> None:
+        """Notes in which placements every tensor is read, how often, and where outputs end."""
+        for node in self.tasks:
+            for value, want in zip(self._graph[node].inputs, self.tasks[node].needs, strict=True):
+                self._reads[value, want] += 1
+                self._wanted[value][want] = None
+        for value in dict.fromkeys(self._graph.outputs):
+            if value.node not in self.tasks:
+                continue
+            made = self.tasks[value.node].makes[value.port]
+            states = () if step is None else step.by_next.get(value, ())
+            read = [place for state in states for place in self._wanted.get(Value(state.input, 0), ())]
+            shape = shape_of(tensor_of(self._graph, value))
+            self._finals[value] = residences(read, shape) if read else (summed(made),)
+            for place in self._finals[value]:
+                self._reads[value, place] += 1
+                self._wanted[value][place] = None
 
     def _is_given(self, node: Node) -> bool:
         return isinstance(node.operator, Input) or node.id in self._graph.weight_only
@@ -106,30 +161,40 @@ class _Running(Generic[A]):
         operator = self._graph[value.node].operator
         return self._inputs[operator.label] if isinstance(operator, Input) else self._folder.value(value)
 
-    def _bring(self, value: Value, want: Placement) -> Held[A]:
-        key = (value, want)
-        if key not in self._brought:
-            self._brought[key] = self._delivered(value, want)
-        return self._brought[key]
+    def _loaded(self, value: Value) -> Mapping[tuple[int, Kept], A]:
+        """The regions of an input or weight on each device."""
+        array = self._given(value)
+        kept = kept_regions(self._wanted[value], shape_of(tensor_of(self._graph, value)))
+        found: dict[tuple[int, Kept], A] = {}
+        for device, regions in kept.items():
+            for region, is_zero in regions:
+                box = box_of(array, region)
+                shard = self._machine.put(np.zeros_like(box) if is_zero else box, device)
+                found[device, (region, is_zero)] = shard
+                self.memory.add(device, shard)
+        return found
 
-    def _delivered(self, value: Value, want: Placement) -> Held[A]:
-        type_ = tensor_of(self._graph, value)
-        shape = shape_of(type_)
-        if self._is_given(self._graph[value.node]):
-            array = self._given(value)
-            first = want.of_terms((0,)).devices
-            boxes = {device: box_of(array, region) for device, region in regions_of(want, shape).items()}
-            return Held(
-                want,
-                shape,
-                {
-                    device: self._machine.put(box if device in first else np.zeros_like(box), device)
-                    for device, box in boxes.items()
-                },
-            )
-        held = self._held[value]
-        steps = communication(held.placement, want, shape, type_.element.bytes_per_element)
+    def _operand(self, value: Value, want: Placement, region: Region, device: int) -> A:
+        kept = self._kept.get(value)
+        if kept is None:
+            return self._held[value, want].shards[device]
+        return kept[device, (region, device not in want.of_terms((0,)).devices)]
+
+    def _moved(self, value: Value, have: Placement, want: Placement) -> Held[A]:
+        held = self._held[value, have]
+        element_bytes = tensor_of(self._graph, value).element.bytes_per_element
+        steps = communication(have, want, held.shape, element_bytes)
         return self.exchange.moved(held, want, steps)
+
+    def _keep(self, key: Key, held: Held[A]) -> None:
+        self._held[key] = held
+        for device, shard in held.shards.items():
+            self.memory.add(device, shard)
+
+    def _release(self, key: Key) -> None:
+        if self._reads[key] == 0 and key in self._held:
+            for device, shard in self._held.pop(key).shards.items():
+                self.memory.drop(device, shard)
 
 
 def box_of(array: Array, region: Region) -> Array:

@@ -76,6 +76,14 @@ class JaxMachine:
             whole = whole.at[tuple(slice(start, stop) for start, stop in region)].set(piece)
         return whole
 
+    def copied(self, shard: Any) -> Any:
+        """A copy."""
+        return self._numpy.array(shard)
+
+    def storage(self, shard: Any) -> tuple[int, int]:
+        """The shard itself: JAX has no views."""
+        return id(shard), shard.nbytes
+
     def all_reduced(self, shards: Sequence[Any]) -> Sequence[Any]:
         """``jax.lax.psum`` over the devices of the shards."""
         devices = [next(iter(shard.devices())) for shard in shards]

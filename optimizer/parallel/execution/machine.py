@@ -54,6 +54,14 @@ class Machine(Protocol[A]):
         """Assembles shards of one device into an array of that shape; their disjoint boxes cover it."""
         ...
 
+    def copied(self, shard: A) -> A:
+        """A copy of the shard, on its device."""
+        ...
+
+    def storage(self, shard: A) -> tuple[int, int]:
+        """What tells the memory of a shard from that of others, and its bytes."""
+        ...
+
     def all_reduced(self, shards: Sequence[A]) -> Sequence[A] | None:
         """The sum of equally shaped shards on different devices, on each; None where there is no
         collective."""

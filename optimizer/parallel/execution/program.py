@@ -139,7 +139,7 @@ def run_program(directory: Path, inputs: Mapping[str, Array]) -> Execution:
         if "deliver" in entry:
             running.deliver(entry["deliver"])
     outputs = tuple(running.output(entry) for entry in manifest["outputs"])
-    return Execution(outputs, dict(running.exchange.sent))
+    return Execution(outputs, dict(running.exchange.sent), {})
 
 
 def _write(program: Program, lifted: LiftedModel, graph: Graph, directory: Path) -> None:

@@ -144,7 +144,9 @@ class Planner:
         """The simulator of the most recent graph."""
         known = self._simulators.get(0)
         if known is None or known[0] is not subject:
-            simulator = Simulator(subject.graph, self.cluster, self.objective, prices=self._shared)
+            simulator = Simulator(
+                subject.graph, self.cluster, self.objective, prices=self._shared, step=subject.step
+            )
             known = self._simulators[0] = (subject, simulator)
         return known[1]
 
@@ -260,8 +262,7 @@ class Planner:
         return (not self._fits(simulation), simulation.microseconds)
 
     def _fits(self, simulation: Simulation) -> bool:
-        limits = (device.memory_bytes for device in self.cluster.devices)
-        return all(used <= limit for used, limit in zip(simulation.memory_bytes, limits, strict=True))
+        return simulation.fits([device.memory_bytes for device in self.cluster.devices])
 
     def _candidate(self, proposal: Proposal, simulation: Simulation) -> SimulatedPlan:
         return SimulatedPlan(proposal, simulation, self._fits(simulation))

@@ -1,5 +1,6 @@
-"""Memory of a plan per device in bytes: weights and the largest set of simultaneously live tensors.
+"""Memory of pipelines, and of training whose backward pass is implied, per device in bytes.
 
+The memory is that of weights and of the largest set of simultaneously live tensors; inputs are not counted.
 A device holds its shard of every weight throughout; in training also a gradient and two moments (Adam) for
 each. An output is live until its last reader has run, in training until its own backward pass; so is every
 shard that was sent for it. The gradient of a tensor is live from the first backward pass that computes a term

@@ -12,6 +12,7 @@ from superopt.ir.types import ElementType, TensorType, ValueType
 from superopt.ops.splits import Splits
 from superopt.ops.traits import ALIASES
 from superopt.optimizer.cost.sizes import Sizes
+from superopt.optimizer.parallel.states import StepStates
 from superopt.optimizer.parallel.task_costs import Types, backward_passes, roofline_microseconds
 from superopt.optimizer.parallel.tasks import splits_of
 from superopt.optimizer.parallel.topology import DeviceKind
@@ -53,13 +54,25 @@ class WeightUses:
     is_trained: bool
 
 
+@dataclass(frozen=True, slots=True)
+class StateUses:
+    """A state that is computed: its readers, as of a weight, and the number and port of its next value."""
+
+    type: TensorType
+    users: tuple[tuple[int, int], ...]
+    made: tuple[int, int]
+
+
 class Operations:
     """The simulated operations of a graph. Operations that depend only on weights are computed beforehand.
     They are issued in the order in which they could start on an unlimited machine: by the longest path of
     single-device costs from the inputs, so that branches alternate."""
 
-    def __init__(self, graph: Graph, sizes: Mapping[str, int], kind: DeviceKind) -> None:
+    def __init__(
+        self, graph: Graph, sizes: Mapping[str, int], kind: DeviceKind, step: StepStates | None = None
+    ) -> None:
         self.graph = graph
+        self._step = step
         self._sizes = Sizes(graph, sizes)
         self._kind = kind
         order = self._issue_order()
@@ -97,6 +110,47 @@ class Operations:
             for found in users.values()
             for type_ in (self.all[found[0][0]].inputs[found[0][1]],)
         )
+
+    @cached_property
+    def inputs(self) -> Mapping[NodeId, WeightUses]:
+        """The graph inputs that operations read."""
+        users: dict[NodeId, list[tuple[int, int]]] = defaultdict(list)
+        for number, operation in enumerate(self.all):
+            for slot, source in enumerate(operation.sources):
+                if source is None and slot not in operation.weights:
+                    users[self.graph[operation.node].inputs[slot].node].append((number, slot))
+        return {
+            node: WeightUses(self.all[found[0][0]].inputs[found[0][1]], tuple(found), is_trained=False)
+            for node, found in users.items()
+        }
+
+    @cached_property
+    def states(self) -> tuple[StateUses, ...]:
+        """The states whose next values operations compute, and that others read."""
+        step = self._step
+        return tuple(
+            StateUses(self.inputs[state.input].type, self.inputs[state.input].users, made)
+            for state in (() if step is None else step.states)
+            if state.input in self.inputs and state.next.node in self.numbers
+            for made in ((self.numbers[state.next.node], state.next.port),)
+        )
+
+    @cached_property
+    def states_made(self) -> Mapping[tuple[int, int], tuple[StateUses, ...]]:
+        """The states by the number and port of their next value."""
+        found: dict[tuple[int, int], tuple[StateUses, ...]] = {}
+        for state in self.states:
+            found[state.made] = (*found.get(state.made, ()), state)
+        return found
+
+    @cached_property
+    def states_read(self) -> Mapping[int, tuple[int, ...]]:
+        """The operations that compute the next values of the states that each operation reads."""
+        found: dict[int, dict[int, None]] = defaultdict(dict)
+        for state in self.states:
+            for user, _ in state.users:
+                found[user][state.made[0]] = None
+        return {user: tuple(makers) for user, makers in found.items()}
 
     @cached_property
     def weights_of(self) -> tuple[tuple[int, ...], ...]:

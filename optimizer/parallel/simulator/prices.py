@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from superopt.optimizer.parallel.collectives import Collectives
 from superopt.optimizer.parallel.communication import communication
 from superopt.optimizer.parallel.placement import Placement
+from superopt.optimizer.parallel.residence import shares
 from superopt.optimizer.parallel.simulator.exchange import Exchange, synchronisation
 from superopt.optimizer.parallel.task_costs import TaskCosts
 from superopt.optimizer.parallel.topology import Cluster
@@ -27,6 +28,7 @@ class Prices:
         self.steps = 0
         self._numbers: dict[Placement, int] = {}
         self._exchanges: dict[tuple[int, int, tuple[int, ...], int], Exchange | None] = {}
+        self._shared: dict[tuple[int, int, tuple[int, ...]], NDArray[np.bool_]] = {}
         self._held: dict[tuple[int, int], NDArray[np.int64]] = {}
         self._synchronisations: dict[tuple[tuple[int, ...], int], Exchange | None] = {}
 
@@ -62,6 +64,18 @@ class Prices:
             found = np.zeros(len(self.cluster), np.int64)
             found[list(placement.devices)] = placement.shard_bytes(size)
             self._held[place, size] = found
+        return found
+
+    def shared(self, have: int, want: int, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+        """By device whether its part in one placement is the array that it holds in another; read-only."""
+        key = (have, want, shape)
+        found = self._shared.get(key)
+        if found is None:
+            if len(self._shared) >= _MOST:
+                self._shared.clear()
+            found = np.zeros(len(self.cluster), bool)
+            found[list(shares(self.placements[have], self.placements[want], shape))] = True
+            self._shared[key] = found
         return found
 
     def synchronisation(self, placements: tuple[int, ...], size: int) -> Exchange | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
+from superopt.ir.graph import NodeId
 from superopt.ir.plan import Plan
 from superopt.optimizer.parallel.simulator.exchange import Exchange, Times
+from superopt.optimizer.parallel.simulator.liveness import Liveness
 from superopt.optimizer.parallel.simulator.memory import memory_of
 from superopt.optimizer.parallel.simulator.objective import ParallelObjective
 from superopt.optimizer.parallel.simulator.operations import Operations
@@ -85,7 +87,27 @@ class Simulation:
     def memory_bytes(self) -> tuple[int, ...]:
         """By device: peak bytes."""
         trains = self.objective is ParallelObjective.TRAINING
-        return memory_of(self.operations, self.prices, self.schedule, self.units, trains=trains)
+        if trains or self.schedule.microbatches > 1:
+            return memory_of(self.operations, self.prices, self.schedule, self.units, trains=trains)
+        return self._liveness.peaks()
+
+    @cached_property
+    def _liveness(self) -> Liveness:
+        return Liveness(self.operations, self.prices, self.schedule, self.units)
+
+    @property
+    def order(self) -> tuple[NodeId, ...]:
+        """The nodes in the order in which they are issued for one batch."""
+        numbers = (number for direction, number, batch in self.schedule.items if (direction, batch) == (0, 0))
+        return tuple(self.operations.all[number].node for number in numbers)
+
+    def fits(self, limits: Sequence[int]) -> bool:
+        """Whether no device needs more bytes than its limit."""
+        if self.objective is not ParallelObjective.TRAINING and self.schedule.microbatches == 1:
+            bound = self._liveness.bound()
+            if all(used <= limit for used, limit in zip(bound, limits, strict=True)):
+                return True
+        return all(used <= limit for used, limit in zip(self.memory_bytes, limits, strict=True))
 
     def timeline(self) -> Iterator[TimelineEvent]:
         """All computation by device, in issue order; then all communication."""

@@ -13,17 +13,24 @@ from superopt.optimizer.parallel.simulator.schedule import BACKWARD, FORWARD, Sc
 from superopt.optimizer.parallel.simulator.simulation import Simulation
 from superopt.optimizer.parallel.simulator.timing import timed
 from superopt.optimizer.parallel.simulator.units import Assembly, Unit
+from superopt.optimizer.parallel.states import StepStates
 from superopt.optimizer.parallel.topology import Cluster
 
 
-def simulate(graph: Graph, plan: Plan, cluster: Cluster, objective: ParallelObjective) -> Simulation:
+def simulate(
+    graph: Graph,
+    plan: Plan,
+    cluster: Cluster,
+    objective: ParallelObjective,
+    step: StepStates | None = None,
+) -> Simulation:
     """Simulates the plan. Raises InvalidOptionError for a plan that does not fit the graph or the cluster."""
-    return Simulator(graph, cluster, objective).simulate(plan)
+    return Simulator(graph, cluster, objective, step=step).simulate(plan)
 
 
 class Simulator:
     """Simulates plans for one graph on one cluster. ``sizes`` assigns symbolic dimensions; ``prices`` may be
-    shared by simulators for the same cluster."""
+    shared by simulators for the same cluster; ``step`` are the states of a training step."""
 
     def __init__(
         self,
@@ -33,10 +40,11 @@ class Simulator:
         *,
         sizes: Mapping[str, int] | None = None,
         prices: Prices | None = None,
+        step: StepStates | None = None,
     ) -> None:
         self.objective = objective
         self.prices = Prices(cluster) if prices is None else prices
-        self.operations = Operations(graph, sizes or {}, cluster.devices[0].kind)
+        self.operations = Operations(graph, sizes or {}, cluster.devices[0].kind, step)
         self._trains = objective is ParallelObjective.TRAINING
         self._assembly = Assembly(self.operations, self.prices, trains=self._trains)
         self._schedules: dict[tuple[tuple[int, ...], int], Schedule] = {}
@@ -97,6 +105,7 @@ class Simulator:
             operation = self.operations.all[number]
             found.update(source[0] for source in operation.sources if source is not None)
             found.update(use.reader for use in self.operations.uses[number])
+            found.update(self.operations.states_read.get(number, ()))
             if self._trains:
                 found.update(self._assembly.readers_of_weights(number))
         return found

@@ -14,6 +14,7 @@ from superopt.ir.types import TensorType
 from superopt.ops.traits import ALIASES
 from superopt.optimizer.parallel.communication import summed
 from superopt.optimizer.parallel.placement import Placement, needed, produced
+from superopt.optimizer.parallel.residence import residences
 from superopt.optimizer.parallel.simulator.exchange import Exchange, Times
 from superopt.optimizer.parallel.simulator.operations import Operations
 from superopt.optimizer.parallel.simulator.prices import Prices
@@ -62,7 +63,8 @@ class Division:
 class Unit:
     """One operation of a plan. ``arrivals`` are the tensors that it waits for, as producer and key, except
     those produced on its own devices, which run sequentially. ``sends``: the exchange of each key that some
-    pass waits for, None where nothing is sent. ``settled``: keys of graph outputs. ``returns``: gradients
+    pass waits for, None where nothing is sent. ``settled``: those of graph outputs; ``final``: all placements
+    in which they end, sent or not. ``returns``: gradients
     that it waits for: the exchange, and the readers whose backward passes produce them. ``synchronised``:
     exchanges of weight gradients whose last backward pass is this one, and whether this is the only one."""
 
@@ -70,15 +72,17 @@ class Unit:
     arrivals: tuple[tuple[int, Key], ...]
     sends: tuple[tuple[Key, Exchange | None], ...]
     settled: tuple[Key, ...]
+    final: tuple[Key, ...]
     returns: tuple[tuple[Exchange | None, tuple[int, ...]], ...]
     synchronised: tuple[tuple[Exchange, bool], ...]
 
     def is_like(self, other: Unit) -> bool:
-        """Whether its passes have the same timing as another unit's."""
+        """Whether its passes have the same timing and memory as another unit's."""
         return (
             self.division is other.division
             and self.arrivals == other.arrivals
             and self.sends == other.sends
+            and self.final == other.final
             and self.returns == other.returns
             and self.synchronised == other.synchronised
         )
@@ -151,8 +155,8 @@ class Assembly:
 
     def _sends(
         self, divisions: list[Division], number: int
-    ) -> tuple[tuple[tuple[Key, Exchange | None], ...], tuple[Key, ...]]:
-        """The exchanges of results, and the keys among them that the graph returns."""
+    ) -> tuple[tuple[tuple[Key, Exchange | None], ...], tuple[Key, ...], tuple[Key, ...]]:
+        """The exchanges of results, the keys among them that the graph returns, and all that it returns."""
         own = divisions[number]
         wanted: dict[Key, bool] = {}
         for use in self._operations.uses[number]:
@@ -160,7 +164,9 @@ class Assembly:
             key = use.port, reader.needs[use.slot]
             waits = not (own.takes_time and reader.takes_time)
             wanted[key] = waits or wanted.get(key, False)
-        outputs = [(port, own.takes_back[port]) for port in self._operations.outputs[number]]
+        outputs = [
+            key for port in self._operations.outputs[number] for key in self._final(divisions, number, port)
+        ]
         for key in outputs:
             wanted[key] = wanted.get(key, False) or not own.takes_time
         sends: dict[Key, Exchange | None] = {}
@@ -168,7 +174,19 @@ class Assembly:
             exchange = self._exchange(number, own, key[0], own.makes[key[0]], key[1])
             if waits or exchange is not None:
                 sends[key] = exchange
-        return tuple(sends.items()), tuple(key for key in outputs if key in sends)
+        return tuple(sends.items()), tuple(key for key in outputs if key in sends), tuple(outputs)
+
+    def _final(self, divisions: list[Division], number: int, port: int) -> list[Key]:
+        """The placements in which an output of the graph ends: a state where it is read, another output as it
+        was computed, with partial sums reduced."""
+        own = divisions[number]
+        states = self._operations.states_made.get((number, port), ())
+        places = self._prices.placements
+        read = [places[divisions[user].needs[slot]] for state in states for user, slot in state.users]
+        if not read:
+            return [(port, own.takes_back[port])]
+        shape = shape_of(self._operations.all[number].outputs[port])
+        return [(port, self._prices.number(place)) for place in residences(read, shape)]
 
     def _returns(
         self, divisions: list[Division], number: int

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import onnx
 
 from superopt.domains import Array
-from superopt.ir.graph import Graph, Input
+from superopt.ir.graph import Graph, Input, NodeId
+from superopt.ir.plan import Plan
 from superopt.ir.types import TensorType
 from superopt.journeys.training import train_graph
 from superopt.onnx_io import LiftedModel, lift, load_model
 from superopt.onnx_io.protos import dtype_of
+from superopt.optimizer.parallel.execution import Execution, HostMachine, execute
 from superopt.optimizer.parallel.search.subject import Subject, plannable
-from superopt.optimizer.parallel.states import StepLayout
+from superopt.optimizer.parallel.states import StepLayout, StepStates
 from superopt.optimizer.training.description import Role
 from superopt.step_options import StepSettings
 
@@ -31,6 +34,20 @@ class ExplicitStep:
     @property
     def subject(self) -> Subject:
         return Subject.of(self.graph, self.layout)
+
+    @property
+    def states(self) -> StepStates:
+        return StepStates.of(self.graph, self.layout)
+
+    def executed(self, plan: Plan, order: Sequence[NodeId] | None = None) -> Execution:
+        """One step on virtual devices, from the initial states."""
+        return execute(
+            self.graph, plan, self.weights, self.feeds(), self._machine, step=self.states, order=order
+        )
+
+    @cached_property
+    def _machine(self) -> HostMachine:
+        return HostMachine(self.lifted.source)
 
     @property
     def weights(self) -> Mapping[str, Array]:

@@ -103,7 +103,7 @@ def test_what_does_not_fit_comes_back_with_what_would_be_enough() -> None:
     result = _run(DENSE, TINY)
     assert (result.report.returned, result.report.parallel) == ("original", None)
     assert "does not fit on tiny" in result.report.why
-    assert "8 such devices would be enough, or 2.38 MiB on each" in result.report.why
+    assert "8 such devices would be enough, or 2.50 MiB on each" in result.report.why
 
 
 def test_a_memory_limit_is_for_each_device() -> None:

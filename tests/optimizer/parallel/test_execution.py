@@ -40,11 +40,13 @@ def check(number: int, machine: Machine[A]) -> Execution:
     arrays = random_arrays(graph)
     whole = execute(graph, Plan(), arrays, arrays, HostMachine())
     plan = random_plan(draw, graph)
-    parallel = execute(graph, plan, arrays, arrays, machine)
+    foretold = simulate(graph, plan, CLUSTER, ParallelObjective.LATENCY)
+    parallel = execute(graph, plan, arrays, arrays, machine, order=foretold.order)
     for expected, got in zip(whole.outputs, parallel.outputs, strict=True):
         np.testing.assert_allclose(got, expected, rtol=2e-4, atol=2e-5, err_msg=f"plan {number}")
-    foretold = simulate(graph, plan, CLUSTER, ParallelObjective.LATENCY)
     assert parallel.moved_bytes == foretold.communication_bytes, f"plan {number}"
+    if isinstance(machine, HostMachine):
+        assert foretold.memory_bytes == tuple(parallel.peaks.get(device, 0) for device in range(DEVICES))
     assert whole.moved_bytes == 0
     return parallel
 

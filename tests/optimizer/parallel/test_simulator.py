@@ -144,9 +144,10 @@ def test_one_forward_one_backward_bounds_what_waits() -> None:
 
 def test_memory_is_weights_and_what_is_alive() -> None:
     graph = mlp(10, 20, 30, 40)
-    weights, hidden, last = 4 * (20 * 30 + 30 * 40), 4 * 10 * 30, 4 * 10 * 40
+    weights, given, hidden, last = 4 * (20 * 30 + 30 * 40), 4 * 10 * 20, 4 * 10 * 30, 4 * 10 * 40
     one = cluster(1, 1)
-    assert simulate(graph, Plan(), one, LATENCY).memory_bytes == (weights + hidden + max(hidden, last),)
+    held = weights + given + hidden + max(hidden, last)
+    assert simulate(graph, Plan(), one, LATENCY).memory_bytes == (held,)
     assert simulate(graph, Plan(), one, TRAINING).memory_bytes == (
         4 * weights + 2 * hidden + last + last + hidden,
     )
@@ -158,9 +159,9 @@ def test_memory_holds_what_was_sent_until_it_is_read() -> None:
     graph = mlp(10, 20, 30)
     product = next(node.id for node in graph if node.operator.name == "matmul")
     plan = plan_of({product: Parallelism((1, 1, 2), (0, 1))})
-    weights, output = 4 * 20 * 30 // 2, 4 * 10 * 30
+    weights, given, output = 4 * 20 * 30 // 2, 4 * 10 * 20 // 2, 4 * 10 * 30
     found = simulate(graph, plan, cluster(1, 2), LATENCY)
-    assert found.memory_bytes == (weights + 2 * output,) * 2
+    assert found.memory_bytes == (weights + given + 2 * output,) * 2
     assert found.communication_bytes == 2 * output
 
 
