@@ -21,12 +21,10 @@ from onnx import helper
 from superopt import zoo
 from superopt.onnx_io import SourceModel, load_model
 from superopt.optimizer.cost.memory_session import PROPERTY, Allocator, MemoryPlan
+from superopt.optimizer.cost.resident import session_bytes
 from superopt.optimizer.memory.liveness import liveness
 from superopt.optimizer.memory.subject import StepOutputs, measured, node_program
 from superopt.training import StepSettings, train_graph
-
-SESSION, SESSION_PER_NODE = 8_500_000, 7_000
-"""Bytes of a session beside tensors, fitted to models with 3 to 2,912 nodes."""
 
 STEPS = ("light-resnet18:4096", "light-bert:512", "resnet18:8", "light-u-net:512")
 INFERENCE = ("vgg16:8", "bert-base:8")
@@ -45,7 +43,7 @@ class Row:
     @property
     def session(self) -> int:
         """Bytes that the runtime needs for the graph itself."""
-        return SESSION + SESSION_PER_NODE * self.nodes
+        return session_bytes(self.nodes)
 
     def text(self) -> str:
         """The row of the table; megabytes."""

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 PLACED = "placed:"
 """Prefix of the names of outputs among the arrays."""
 
+_SESSION, _SESSION_PER_NODE = 8_500_000, 7_000
+"""Bytes of a session, fitted to models with 3 to 2,912 nodes."""
+
 _RUNS = 2
 _RESET_PEAK = "5"
 
@@ -40,6 +43,11 @@ class Resident:
 
     bytes: int
     milliseconds: float
+
+
+def session_bytes(nodes: int) -> int:
+    """Bytes that the runtime needs for the graph itself, beside weights and tensors."""
+    return _SESSION + _SESSION_PER_NODE * nodes
 
 
 def resident_bytes(

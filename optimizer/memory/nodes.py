@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from superopt.errors import UnsupportedError
 from superopt.onnx_io.node_memory import TensorSize, is_repeatable, is_view, overwrites, workspace
-from superopt.onnx_io.protos import captured_names, names_within, rename_captured, renamed
+from superopt.onnx_io.protos import captured_names, rename_captured, renamed
 from superopt.optimizer.memory.liveness import Operation, Program, Schedule
 
 if TYPE_CHECKING:
@@ -95,27 +95,25 @@ def _operation(
     )
 
 
-def scheduled_nodes(of: NodeProgram, schedule: Schedule, taken: Collection[str]) -> Iterator[onnx.NodeProto]:
+def scheduled_nodes(
+    nodes: Sequence[onnx.NodeProto], schedule: Schedule, outputs: Collection[str], taken: Collection[str]
+) -> Iterator[onnx.NodeProto]:
     """The nodes in the order of a schedule. A node that stands there again is a copy with results of its
-    own, called ``NAME.again1`` and so on, which later nodes read; graph outputs stay those of the first.
+    own, called ``NAME.again1`` and so on, which later nodes read; graph ``outputs`` stay those of the first.
     ``taken`` are all names of the model."""
-    program, present = of.program, dict[str, str]()
+    present = dict[str, str]()
     runs: Counter[int] = Counter()
     used = set(taken)
     for index in schedule:
-        node = of.nodes[index]
+        node = nodes[index]
         reads = [present.get(name, name) for name in node.input]
-        written = list(node.output)
-        if runs[index]:
-            written = [_fresh(name, runs[index], used) for name in node.output]
+        written = [_fresh(name, runs[index], used) if runs[index] else name for name in node.output]
         copy = renamed(node, reads, written)
-        if runs[index] and node.name:
+        if runs[index]:
             copy.name = _fresh(node.name, runs[index], used)
         rename_captured(copy, present)
-        for tensor, old, new in zip(
-            program.operations[index].writes, filter(None, node.output), filter(None, written), strict=True
-        ):
-            if tensor not in program.outputs or not runs[index]:
+        for old, new in zip(node.output, written, strict=True):
+            if old and (old not in outputs or not runs[index]):
                 present[old] = new
         runs[index] += 1
         yield copy
@@ -129,8 +127,3 @@ def _fresh(name: str, run: int, used: set[str]) -> str:
         found += "'"
     used.add(found)
     return found
-
-
-def all_names(graph: onnx.GraphProto) -> frozenset[str]:
-    """The names of all tensors and nodes of a graph."""
-    return frozenset((*names_within(graph), *(node.name for node in graph.node)))

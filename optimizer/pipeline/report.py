@@ -218,13 +218,34 @@ class SearchSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class ArrangedNodes:
+    """The order in which nodes of the returned model run to keep within a memory limit: ``schedule`` are
+    numbers of the nodes that the model has without it, ``recomputed`` the names of those that run again,
+    ``reordered`` whether others moved, ``allocator`` the source of memory in the session; ``of`` is what the
+    search returned."""
+
+    limit: int
+    predicted: int
+    allocator: str
+    recomputed: tuple[str, ...]
+    reordered: bool
+    schedule: tuple[int, ...]
+    of: str
+
+
+@dataclass(frozen=True, slots=True)
 class MemorySummary:
-    """Bytes of weights and of peak live tensors, of the original and of the returned model."""
+    """Bytes of weights and of peak live tensors, of the original and of the returned model. With a limit,
+    ``measured`` is the peak resident size of a process that runs the returned model, None where it could not
+    be measured, ``plan`` the order of nodes, None where the runtime's own is used, and ``why`` the reason."""
 
     before: int
     after: int
     limit: int | None
     unit: str = "bytes"
+    measured: int | None = None
+    plan: ArrangedNodes | None = None
+    why: str = ""
 
 
 def _no_sizes() -> Mapping[str, int]:

@@ -16,7 +16,7 @@ from superopt.cli.output import Output, several
 from superopt.cli.run_progress import Loudness
 from superopt.cli.views.body import bodies_in_brief, print_bodies
 from superopt.cli.views.inventory import print_changes, print_table
-from superopt.cli.views.outcome import outcome_pairs, training_pairs, written_pairs
+from superopt.cli.views.outcome import memory_pairs, outcome_pairs, training_pairs, written_pairs
 from superopt.cli.views.plan import print_plan
 from superopt.cli.views.size import frozen_pairs, size_pairs
 from superopt.journeys.optimize_job import optimized
@@ -110,6 +110,7 @@ def _print_summary(report: Report, document: JsonObject, output: Output, warning
         pairs["suspect"] = "; ".join(f"{s.rule} {s.equation}: {s.difference}" for s in report.suspects)
     if warnings:
         pairs["warning"] = warnings
+    pairs.update(memory_pairs(document.get("memory")))
     pairs.update(written_pairs(report))
     pairs.update(outcome_pairs(document))
     output.pairs(pairs)

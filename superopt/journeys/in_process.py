@@ -18,6 +18,7 @@ from superopt.journeys.bodies import BodyOptimization, expanded, is_only_slower,
 from superopt.journeys.body_inspection import InspectedBody, inspected_bodies
 from superopt.journeys.comparing import compared_sources
 from superopt.journeys.conversions import converted, without_conversions
+from superopt.journeys.memory_limits import leaving_time, within_limit
 from superopt.journeys.result import Result
 from superopt.journeys.suspect_evidence import suspect_evidence
 from superopt.journeys.targets import find_target
@@ -155,7 +156,7 @@ def optimize_with(
     cancel = cancel or CancelToken()
     if options.inputs is not None:
         require_archive(options.inputs)
-    searching = without_conversions(options)
+    searching = leaving_time(without_conversions(options))
     source = load_model(model, loads)
     know({"nodes": len(source.proto.graph.node)})
     source = as_requested(source, options)
@@ -208,7 +209,7 @@ def optimize_with(
             bodies.withdraw(f"the whole model is returned as it was: {found.report.why}")
             if rewritten is not source and not is_only_slower(found.report):
                 found = found_in(lifted)
-        found = converted(found, lifted, options, began)
+        found = within_limit(converted(found, lifted, options, began), lifted, options, began)
     report = replace(
         found.report,
         bodies=tuple(bodies.summaries.values()),

@@ -76,7 +76,8 @@ def optimized(arguments: JsonObject, progress: Tell) -> api.Result:
     progress({"known": {ORIGINAL: str(step.path), "training": step.section}})
     result = _in_pieces(step.path, request.of_step(), directory, progress)
     options = request.options.to_json()
-    return replace(result, report=replace(result.report, options=options, training=step.section))
+    training = {**(step.section or {}), **(result.report.training or {})} or None
+    return replace(result, report=replace(result.report, options=options, training=training))
 
 
 def _in_pieces(path: Path, request: _Request, directory: Path, progress: Tell) -> api.Result:

@@ -18,6 +18,7 @@ from superopt.journeys.body_replay import names_in, recorded_body, with_recorded
 from superopt.journeys.comparing import compared_sources
 from superopt.journeys.conversions import converted_as_recorded, recorded_tolerance
 from superopt.journeys.in_process import verified_substitutions
+from superopt.journeys.memory_limits import arranged_as_recorded
 from superopt.journeys.quarantine import quarantine
 from superopt.journeys.suspect_evidence import suspect_evidence
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model, lower
@@ -62,10 +63,12 @@ def replay(model: ModelSource, report: Mapping[str, object], *, database: str | 
     damaged or of another model.
     """
     lifted, graph = _rewritten(model, report, database)
-    if "original" in (_returned(report), section_of(report, "conversions").get("of")):
-        return converted_as_recorded(lower(lifted, lifted.graph, Plan()), report)
+    if "original" in (_returned(report), *_found_by_search(report)):
+        converted = converted_as_recorded(lower(lifted, lifted.graph, Plan()), report)
+        return arranged_as_recorded(converted, report)
     if not isinstance(report.get("parallel"), dict):
-        return converted_as_recorded(lower(lifted, graph, plan_of(graph)), report)
+        converted = converted_as_recorded(lower(lifted, graph, plan_of(graph)), report)
+        return arranged_as_recorded(converted, report)
     recorded = _plan(graph, report)
     return for_devices(lifted, graph, recorded.plan, recorded.cluster, recorded.devices)
 
@@ -239,6 +242,12 @@ def _plan(graph: Graph, report: Mapping[str, object]) -> RecordedPlan:
     sized = plannable(graph, cast("Mapping[str, int]", dims))
     plan = plan_from_json(content, Subject.of(sized), devices)
     return RecordedPlan(sized, plan, name, devices, str(objective))
+
+
+def _found_by_search(report: Mapping[str, object]) -> tuple[object, ...]:
+    """What the search returned, where the model was changed after it."""
+    arranged = section_of(section_of(report, "memory"), "plan")
+    return section_of(report, "conversions").get("of"), arranged.get("of")
 
 
 def _returned(report: Mapping[str, object]) -> str:

@@ -103,7 +103,7 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
         "parallel": "NoneType",
         "training": "NoneType",
         "fusion": "list",
-        "memory": ["after", "before", "limit", "unit"],
+        "memory": ["after", "before", "limit", "measured", "plan", "unit", "why"],
         "returned": "str",
         "why": "str", "bodies": "list", "rejected": "list",
         "explanation": [

@@ -18,7 +18,7 @@ from superopt.cli.job_options import (
 )
 from superopt.cli.output import JsonOption, NoDatabaseOption, Output, several, shown
 from superopt.cli.progress import described
-from superopt.cli.views.outcome import outcome_pairs, training_pairs
+from superopt.cli.views.outcome import memory_pairs, outcome_pairs, training_pairs
 from superopt.cli.views.size import frozen_pairs, size_pairs
 from superopt.errors import InvalidInputError, InvalidOptionError, MissingServiceError
 from superopt.files import is_stream, require_destinations
@@ -155,6 +155,7 @@ def _summarise(ended: Optimization, report: Mapping[str, object], output: Output
     if isinstance(measured, dict):
         m = cast("Mapping[str, float]", measured)
         pairs["measured"] = f"{m['before']:,.0f} -> {m['after']:,.0f} {m['unit']}: {m['ratio']:.3f}x"
+    pairs.update(memory_pairs(report.get("memory")))
     pairs.update(outcome_pairs(report))
     output.pairs(pairs)
     print_changes(report, output)

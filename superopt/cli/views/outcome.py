@@ -69,7 +69,7 @@ def _rejected(rejected: Mapping[str, object]) -> str:
 def training_pairs(section: object) -> dict[str, object]:
     """The summary line from a report's ``training``; none where no step was built."""
     training = cast("Mapping[str, object]", section or {})
-    if not training:
+    if "states" not in training:
         return {}
     states = cast("Sequence[Mapping[str, object]]", training["states"])
     parameters = sum(1 for state in states if state["role"] == "parameter")
@@ -78,6 +78,12 @@ def training_pairs(section: object) -> dict[str, object]:
         f"{training['seconds']:.1f} s: {several(parameters, 'parameter')} by {training['optimizer']}, "
         f"data {', '.join(cast('Sequence[str]', training['data']))}"
     }
+
+
+def memory_pairs(section: object) -> dict[str, object]:
+    """The summary line from a report's ``memory``; none without a limit."""
+    memory = cast("Mapping[str, object]", section or {})
+    return {"memory": memory["why"]} if memory.get("why") else {}
 
 
 def _variant(rejected: Mapping[str, object]) -> str:

@@ -112,7 +112,8 @@ def test_bytes_are_those_of_an_execution(name: str) -> None:
     assert listed.peak == liveness(program).peak
     for seed in range(3):
         schedule = random_schedule(program, random.Random(seed))
-        written = list(scheduled_nodes(nodes, schedule, frozenset(names_within(model.graph))))
+        taken = frozenset(names_within(model.graph))
+        written = list(scheduled_nodes(model.graph.node, schedule, outputs, taken))
         found = execute(written, arrays, outputs)
         assert found.peak == liveness(program, schedule).peak
         for output in outputs:
