@@ -7,8 +7,10 @@ results are transformed back by a matrix product for each axis, behind which one
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -26,6 +28,13 @@ Pair: TypeAlias = "tuple[int, int]"
 
 EXPAND = 8
 """The operator set since which there is Expand."""
+
+STRIP_BYTES = 2_000_000
+"""Bytes of transformed data and products that a strip of rows computes, where images are computed in strips.
+This and the next number were measured with caches of 1 MiB for each core and 32 MiB for all."""
+
+LEAST_BYTES_IN_STRIPS = 10_000_000
+"""Bytes of all transformed data and products, from which images are computed in strips."""
 
 SPLIT_TAKES_OPERANDS = 13
 """The operator set since which Split has sizes as an operand."""
@@ -53,6 +62,19 @@ class Axis:
     def margins(self) -> tuple[int, int, int, int]:
         """The padding along this axis, with the zeros that complete the last tile."""
         return (*self.pair(self.tiling.before, 0), *self.pair(self.tiling.after, 0))
+
+    def strip(self, first: int, end: int) -> tuple[Axis, int, int]:
+        """Some of the tiles as an axis of its own, and the part of the image that it is."""
+        tiling = self.tiling
+        shared = tiling.reads - tiling.step
+        begins = first * tiling.step - tiling.before
+        ends = min(end * tiling.step, tiling.outputs) + shared - tiling.before
+        low, high = max(begins, 0), min(ends, tiling.size)
+        return (
+            replace(self, tiling=replace(tiling, size=high - low, before=low - begins, behind=ends - high)),
+            low,
+            high,
+        )
 
     @property
     def unit(self) -> Array:
@@ -115,10 +137,45 @@ class Form:
     @property
     def products(self) -> dict[str, OnnxAttribute]:
         """The convolution at one point."""
-        kernel = [1 if axis.transformed else axis.tiling.reads for axis in (self.rows, self.columns)]
         margins = [(0,) * 4 if axis.transformed else axis.margins for axis in (self.rows, self.columns)]
         pads = tuple(map(sum, zip(*margins, strict=True)))
-        return {"kernel_shape": kernel, "pads": pads, "group": self.groups}
+        return {"kernel_shape": self._taps, "pads": pads, "group": self.groups}
+
+    def strips(self) -> list[tuple[Form, int, int]]:
+        """The convolution of some rows of tiles after others, each with the rows of the image that it needs.
+        What a strip computes stays in the nearest cache, but each reads all weights again, and is no smaller
+        than these. One strip where all fits into the next cache, or the weights are most of it."""
+        tiles, computed, weights = self.rows.tiling.tiles, self._computed, self._weights
+        count = 1
+        if computed > max(LEAST_BYTES_IN_STRIPS, 2 * weights):
+            count = min(tiles, round(computed / max(STRIP_BYTES, weights)))
+        bounds = [tiles * number // count for number in range(count + 1)]
+        parts = [self.rows.strip(first, end) for first, end in itertools.pairwise(bounds)]
+        if any(high <= low for _, low, high in parts):
+            return [(self, 0, self.rows.tiling.size)]
+        return [(replace(self, rows=rows), low, high) for rows, low, high in parts]
+
+    @property
+    def _computed(self) -> int:
+        """Bytes of the transformed data and of the products of one sample."""
+        maps = self.points * self.rows.tiling.tiles * self.columns.tiling.tiles
+        return (self.channels + self.outputs) * maps * self._element_bytes
+
+    @property
+    def _weights(self) -> int:
+        """Bytes of the transformed kernel."""
+        taps = math.prod(self._taps)
+        return self.points * self.outputs * self.channels // self.groups * taps * self._element_bytes
+
+    @property
+    def _taps(self) -> Pair:
+        """Extents of the kernel that is left at a point."""
+        height, width = (1 if axis.transformed else axis.tiling.reads for axis in (self.rows, self.columns))
+        return height, width
+
+    @property
+    def _element_bytes(self) -> int:
+        return dtype_of(self.element).itemsize
 
     @property
     def is_apart(self) -> bool:
@@ -162,9 +219,13 @@ class _Nodes:
 
     def beginning(self, operand: str, axis: int, size: int) -> str:
         """The first elements along an axis."""
+        return self.piece(operand, axis, 0, size)
+
+    def piece(self, operand: str, axis: int, low: int, high: int) -> str:
+        """The elements ``low`` to ``high`` along an axis."""
         if self.writer.opset < SLICE_TAKES_OPERANDS:
-            return self.node("Slice", [operand], {"axes": [axis], "starts": [0], "ends": [size]})
-        return self.node("Slice", [operand, *(self.sizes([number]) for number in (0, size, axis))])
+            return self.node("Slice", [operand], {"axes": [axis], "starts": [low], "ends": [high]})
+        return self.node("Slice", [operand, *(self.sizes([number]) for number in (low, high, axis))])
 
     def for_each_sample(self, matrix: str, operand: str) -> str:
         """The matrix, repeated for each sample of the operand. ONNX Runtime does that itself, but for 0
@@ -196,9 +257,19 @@ def bilinear_convolution(
 
     def write(writer: Writer, names: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         nodes = _Nodes(writer, form.element)
-        multiply = _products_apart if form.is_apart else _products
-        products = multiply(nodes, form, names[0], names[1], names[2] if bias is not None else None)
-        _image(nodes, form, products, outputs[0])
+        image, weight, *biases = names
+        prepare = _Apart if form.is_apart else _Joined
+        products = prepare(nodes, form, weight, biases)
+        strips = form.strips()
+        if len(strips) == 1:
+            _image(nodes, form, products.of(form, image), outputs[0])
+            return
+        done: list[str] = []
+        for strip, low, high in strips:
+            rows = nodes.piece(image, 2, low, high)
+            done.append(writer.temporary("strip"))
+            _image(nodes, strip, products.of(strip, rows), done[-1])
+        nodes.node("Concat", done, {"axis": 2}, outputs[0])
 
     operands = (*node.inputs, *(() if bias is None else (bias,)))
     return Recipe(defines, tuple(Operand(value) for value in operands), write)
@@ -225,27 +296,44 @@ def _at_points(nodes: _Nodes, form: Form, image: str) -> list[str]:
     return parts
 
 
-def _products(nodes: _Nodes, form: Form, image: str, weight: str, bias: str | None) -> str:
+class _Joined:
     """One convolution with the groups of all points."""
-    operands = [nodes.joined(_at_points(nodes, form, image)), weight]
-    if bias is not None:
-        column = nodes.numbers(form.unit[:, np.newaxis])
-        operands.append(nodes.reshaped(nodes.node("Mul", [column, bias]), [-1]))
-    return nodes.node("Conv", operands, {**form.products, "group": form.points * form.groups})
+
+    def __init__(self, nodes: _Nodes, form: Form, weight: str, biases: Sequence[str]) -> None:
+        self._nodes = nodes
+        self._operands = [weight]
+        for bias in biases:
+            column = nodes.numbers(form.unit[:, np.newaxis])
+            self._operands.append(nodes.reshaped(nodes.node("Mul", [column, bias]), [-1]))
+
+    def of(self, form: Form, image: str) -> str:
+        """The products at all points."""
+        joined = self._nodes.joined(_at_points(self._nodes, form, image))
+        attributes = {**form.products, "group": form.points * form.groups}
+        return self._nodes.node("Conv", [joined, *self._operands], attributes)
 
 
-def _products_apart(nodes: _Nodes, form: Form, image: str, weight: str, bias: str | None) -> str:
+class _Apart:
     """A convolution for each point."""
-    weights = nodes.divided(weight, form.points, form.outputs)
-    results: list[str] = []
-    for part, kernel, factor in zip(_at_points(nodes, form, image), weights, form.unit, strict=True):
-        operands = [part, kernel]
-        if bias is not None and factor != 0:
-            operands.append(
-                bias if factor == 1 else nodes.node("Mul", [bias, nodes.numbers(np.asarray(factor))])
-            )
-        results.append(nodes.node("Conv", operands, form.products))
-    return nodes.joined(results)
+
+    def __init__(self, nodes: _Nodes, form: Form, weight: str, biases: Sequence[str]) -> None:
+        self._nodes = nodes
+        self._operands = [[part] for part in nodes.divided(weight, form.points, form.outputs)]
+        for bias in biases:
+            for operands, factor in zip(self._operands, form.unit, strict=True):
+                if factor == 1:
+                    operands.append(bias)
+                elif factor != 0:
+                    operands.append(nodes.node("Mul", [bias, nodes.numbers(np.asarray(factor))]))
+
+    def of(self, form: Form, image: str) -> str:
+        """The products at all points."""
+        parts = _at_points(self._nodes, form, image)
+        results = [
+            self._nodes.node("Conv", [part, *operands], form.products)
+            for part, operands in zip(parts, self._operands, strict=True)
+        ]
+        return self._nodes.joined(results)
 
 
 def _image(nodes: _Nodes, form: Form, products: str, output: str) -> None:

@@ -14,6 +14,7 @@ from superopt.errors import UnsupportedError
 from superopt.ir import ElementType, Graph, Input, TensorType, Weight
 from superopt.ir.dimensions import Dimension, symbol
 from superopt.onnx_io import build_model
+from superopt.onnx_io.emit import bilinear
 from superopt.onnx_io.protos import dtype_of
 from superopt.ops.affine import BiasAdd
 from superopt.ops.bilinear import BilinearConv, FilterTransform
@@ -151,6 +152,25 @@ def test_a_bias_is_added_before_tiles_are_transformed_back(case: Case) -> None:
     assert "Add" not in operators(case.built(case.tiles)).split()
 
 
+TALL = (
+    *(replace(case, image=(2, 6, 61, 10)) for case in (ROWS, COLUMNS, BOTH)),
+    replace(FEWER, image=(1, 8, 62, 10)),
+    replace(ROWS, name="rows, valid", image=(1, 6, 61, 10), padding="valid"),
+    replace(BOTH, name="both, unknown batch", image=(2, 6, 61, 10), batch=symbol("n")),
+    replace(BOTH, name="both, old operator set", image=(1, 6, 61, 10), opset=9),
+)
+
+
+@pytest.mark.parametrize("case", TALL, ids=str)
+def test_a_large_image_is_computed_in_strips(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bilinear, "LEAST_BYTES_IN_STRIPS", 1)
+    monkeypatch.setattr(bilinear, "STRIP_BYTES", 1)
+    test_it_computes_the_plain_convolution(case)
+    written = operators(case.built(case.tiles)).split()
+    assert written[-1] == "Concat"
+    assert written.count("Slice") > 2
+
+
 @pytest.mark.parametrize("case", [ROWS, COLUMNS, BOTH, SEQUENCE, FEWER], ids=str)
 def test_an_open_batch_may_be_empty(case: Case) -> None:
     case = replace(case, batch=symbol("n"))
@@ -162,8 +182,9 @@ def test_an_open_batch_may_be_empty(case: Case) -> None:
 def test_nodes_for_rows() -> None:
     """A convolution for each point, one for all, and a single axis moved."""
     assert operators(ROWS.built((4, 0))) == " ".join(
-        ["Conv"] * 6
-        + ["Concat", "Mul", "Reshape", "Conv", "Reshape", "MatMul", "Reshape", "Transpose", "Reshape"]
+        ["Mul", "Reshape"]
+        + ["Conv"] * 6
+        + ["Concat", "Conv", "Reshape", "MatMul", "Reshape", "Transpose", "Reshape"]
     )
 
 
