@@ -8,8 +8,8 @@ read otherwise; so each gradient is reduced once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from superopt.ir.graph import NodeId, Value
 from superopt.optimizer.parallel.search.choices import COPIED, Choice, Licence, is_divisible, is_summed
@@ -23,12 +23,14 @@ Axes = dict[Value, int]
 
 @dataclass
 class SampleDivision:
-    """Derives the choices of all operations from the division of the samples along some mesh axes."""
+    """Derives the choices of all operations from the division of the samples along some mesh axes. ``parts``
+    are operations whose results are divided along an axis in any case."""
 
     subject: Subject
     mesh: Mesh
     licence: Licence
     axes: Sequence[int]
+    parts: Mapping[NodeId, int] = field(default_factory=dict[NodeId, int])
 
     def choices(self) -> list[Choice]:
         """The choice of every operation."""
@@ -67,6 +69,14 @@ class SampleDivision:
         return frozenset() if self.subject.step is None else self.subject.step.data
 
     def _label(self, operation: Operation, divided: Axes, sums: set[Value]) -> int:
+        label = self._wanted(operation, divided, sums)
+        if label is None or not self.licence(operation, label):
+            return COPIED
+        return label if is_divisible(operation, self._choice(label), self.mesh) else COPIED
+
+    def _wanted(self, operation: Operation, divided: Axes, sums: set[Value]) -> int | None:
+        if operation.node in self.parts:
+            return operation.splits.outputs[0][self.parts[operation.node]]
         operands = self.subject.graph[operation.node].inputs
         wanted = {
             operation.splits.inputs[slot][divided[value]]
@@ -80,12 +90,7 @@ class SampleDivision:
                 for number, dimension in enumerate(operation.splits.dimensions)
                 if isinstance(dimension, TermDimension) and terms and frozenset(dimension.slots) == terms
             }
-        if len(wanted) != 1:
-            return COPIED
-        (label,) = wanted
-        if label is None or not self.licence(operation, label):
-            return COPIED
-        return label if is_divisible(operation, self._choice(label), self.mesh) else COPIED
+        return wanted.pop() if len(wanted) == 1 else None
 
     def _read_whole(self, labels: Sequence[int]) -> set[Value]:
         """The values that some operation does not read as terms."""

@@ -18,7 +18,6 @@ from superopt.ops.opaque import Opaque
 from superopt.ops.roles import Product
 from superopt.ops.splits import SplitKind
 from superopt.ops.traits import traits
-from superopt.optimizer.parallel.derived import SampleDivision
 from superopt.optimizer.parallel.search.choices import (
     ALONE,
     COPIED,
@@ -30,13 +29,10 @@ from superopt.optimizer.parallel.search.choices import (
 )
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.subject import Operation, Subject
+from superopt.optimizer.parallel.sharded_states import ShardedStates
 
 ONE_DEVICE = "one device"
 """The plan that uses the first device only: the baseline of speed-ups."""
-
-
-DATA_PARALLEL_STEP = "ddp"
-"""The plan of a training step that divides samples and reduces every gradient once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +74,8 @@ def assignments(
     shaper = _Shaper(subject, mesh, licence)
     yield ONE_DEVICE, shaper.assignment([(ALONE,) * len(mesh.sizes)] * len(subject.operations))
     if subject.step is not None:
-        division = SampleDivision(subject, mesh, licence, shaper.all_axes)
-        yield DATA_PARALLEL_STEP, shaper.assignment(division.choices())
+        for plan in ShardedStates(subject, subject.step, mesh, licence).plans():
+            yield plan.name, Assignment(mesh, plan.choices, plan.shares)
         return
     yield "data parallel", shaper.assignment(shaper.by_samples(shaper.all_axes))
     if any(_is_dense(operation) for operation in subject.operations):

@@ -11,11 +11,13 @@ import pytest
 from superopt import zoo
 from superopt.ir.plan import Parallelism, Plan
 from superopt.onnx_io import build_model
-from superopt.optimizer.parallel.experts import DATA_PARALLEL_STEP, experts
+from superopt.optimizer.parallel.experts import experts
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.planner import Planner
+from superopt.optimizer.parallel.sharded_states import DDP, SERVERS, ZERO_1, ZERO_2
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, simulate
 from superopt.optimizer.parallel.tasks import splits_of
+from superopt.optimizer.parallel.topology import Cluster
 from superopt.optimizer.training.description import Role
 from tests.optimizer.parallel.explicit_steps import ExplicitStep, explicit_step
 from tests.optimizer.parallel.networks import devices, mlp
@@ -25,6 +27,7 @@ from tests.optimizer.parallel.simulated import cluster
 LATENCY = ParallelObjective.LATENCY
 PLANS = 12
 MANY_PLANS = 300
+TRAINED, RANDOM = 20, 3
 ADAM_STEP = 2e-3
 """Adam divides a gradient by its size: where that is hardly above 0, rounding decides about the direction."""
 
@@ -35,8 +38,8 @@ def _unitys_mlp() -> bytes:
 
 
 def _data_parallel(step: ExplicitStep, count: int) -> Simulation:
-    found = {expert.name: expert.plan for expert in experts(step.subject, Mesh.of(devices(count)))}
-    return simulate(step.graph, found[DATA_PARALLEL_STEP], devices(count), LATENCY, step.states)
+    found = _strategies(step, devices(count))
+    return simulate(step.graph, found[DDP], devices(count), LATENCY, step.states)
 
 
 @pytest.mark.parametrize(
@@ -99,8 +102,8 @@ def test_states_of_data_parallelism_stay_where_they_are(count: int) -> None:
     """Every device holds the parameter, its gradient until it is reduced, and its next value."""
     step = explicit_step(_unitys_mlp())
     simulation = _data_parallel(step, count)
-    names = {expert.name: expert.plan for expert in experts(step.subject, Mesh.of(devices(count)))}
-    again = simulate(step.graph, names[DATA_PARALLEL_STEP], devices(count), LATENCY)
+    names = _strategies(step, devices(count))
+    again = simulate(step.graph, names[DDP], devices(count), LATENCY)
     assert simulation.communication_bytes == again.communication_bytes
     assert min(simulation.memory_bytes) > 2 * 4 * step.parameters
 
@@ -120,6 +123,53 @@ def test_the_search_is_not_slower_than_data_parallelism() -> None:
     step = explicit_step(_unitys_mlp())
     planned = Planner(devices(2), LATENCY, layout=step.layout).plan(step.graph)
     assert planned.best.simulation.microseconds <= _data_parallel(step, 2).microseconds
+
+
+def _strategies(step: ExplicitStep, machine: Cluster) -> dict[str, Plan]:
+    return {expert.name: expert.plan for expert in experts(step.subject, Mesh.of(machine))}
+
+
+def test_plans_with_shared_states_send_and_hold_what_they_say() -> None:
+    """ZeRO-2 and parameter servers send what data parallelism sends, ZeRO-1 half as much again; both stages
+    halve the two moments."""
+    step = explicit_step(zoo.build("light-mlp", batch=8), "adam", "cross-entropy")
+    sent: dict[str, int] = {}
+    held: dict[str, int] = {}
+    for name, plan in _strategies(step, devices(2)).items():
+        foretold = simulate(step.graph, plan, devices(2), LATENCY, step.states)
+        executed = step.executed(plan, foretold.order)
+        assert executed.moved_bytes == foretold.communication_bytes, name
+        assert tuple(executed.peaks.get(device, 0) for device in range(2)) == foretold.memory_bytes, name
+        sent[name], held[name] = foretold.communication_bytes, foretold.memory_bytes[0]
+    parameters = 4 * step.parameters
+    assert sent[ZERO_2] == sent[SERVERS] == sent[DDP] == 2 * parameters + 4 * 4
+    assert sent[ZERO_1] == sent[DDP] + parameters
+    assert held[ZERO_2] < held[ZERO_1] < held[DDP] - parameters
+
+
+def test_a_plan_with_shared_states_is_found_where_data_parallelism_does_not_fit() -> None:
+    step = explicit_step(_unitys_mlp(), "adam")
+    plans = _strategies(step, devices(2))
+    held = {
+        name: max(simulate(step.graph, plans[name], devices(2), LATENCY, step.states).memory_bytes)
+        for name in (DDP, ZERO_2)
+    }
+    machine = devices(2, memory=(held[DDP] + held[ZERO_2]) // 2)
+    planned = Planner(machine, LATENCY, layout=step.layout).plan(step.graph)
+    assert planned.best.fits
+    assert not next(found for found in planned.experts if found.proposal.name == DDP).fits
+
+
+@pytest.mark.parametrize("optimizer", ["momentum", "adam"])
+def test_losses_of_plans_are_those_of_one_device(optimizer: str) -> None:
+    """``TRAINED`` steps, each from the states that the last one left."""
+    step = explicit_step(zoo.build("light-mlp", batch=8), optimizer, "cross-entropy")
+    plans = _strategies(step, cluster(1, DEVICES))
+    plans |= {f"random {seed}": random_plan(random.Random(seed), step.graph) for seed in range(RANDOM)}
+    alone = step.losses(Plan(), TRAINED)
+    assert alone[-1] < 0.9 * alone[0]
+    for name, plan in plans.items():
+        np.testing.assert_allclose(step.losses(plan, TRAINED), alone, rtol=1e-5, err_msg=name)
 
 
 def main() -> int:

@@ -1,0 +1,142 @@
+"""Plans of a training step that differ in where states are updated: ZeRO's stages and parameter servers.
+
+Samples are divided, as in data parallelism (``ddp``). ``zero1`` (Rajbhandari et al. 2020, ZeRO) reduces
+gradients on all devices, each of which updates its part of every parameter and holds that part of the
+moments; ``zero2`` reduces each part of a gradient only on the device that updates it. ``ps`` updates every
+parameter on one device, its server (Li et al. 2014), the largest first, each on the server with the fewest
+bytes. The next parameters are sent to all devices, because all read them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from superopt.ir.graph import NodeId
+from superopt.ir.types import TensorType
+from superopt.optimizer.parallel.derived import SampleDivision
+from superopt.optimizer.parallel.search.choices import ALONE, COPIED, Choice, Licence
+from superopt.optimizer.parallel.search.mesh import Mesh
+from superopt.optimizer.parallel.search.subject import Subject
+from superopt.optimizer.parallel.states import StateTensor, StepStates
+from superopt.optimizer.parallel.tasks import shape_of
+from superopt.traversal import postorder
+
+DDP, ZERO_1, ZERO_2, SERVERS = "ddp", "zero1", "zero2", "ps"
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """Choices of a plan, and the device of operations that run on one device, by number."""
+
+    name: str
+    choices: tuple[Choice, ...]
+    shares: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class ShardedStates:
+    """The plans of one step on one machine."""
+
+    subject: Subject
+    step: StepStates
+    mesh: Mesh
+    licence: Licence
+
+    def plans(self) -> Iterator[Sharding]:
+        """Data parallelism first; the others where there is more than one device."""
+        yield Sharding(DDP, tuple(self._replicated), {})
+        if len(self.mesh.devices) > 1:
+            for name, updates in ((ZERO_1, self._after_reduction), (ZERO_2, self._updates)):
+                yield Sharding(name, tuple(self._divided(updates).choices()), {})
+            yield self._served()
+
+    @cached_property
+    def _replicated(self) -> list[Choice]:
+        return self._divided({}).choices()
+
+    def _divided(self, updates: Mapping[NodeId, StateTensor]) -> SampleDivision:
+        parts: dict[NodeId, int] = {}
+        for node, parameter in updates.items():
+            axis = self._axis(parameter)
+            if axis is not None:
+                parts[node] = axis
+        return SampleDivision(self.subject, self.mesh, self.licence, range(len(self.mesh.sizes)), parts)
+
+    def _served(self) -> Sharding:
+        loads = [0] * len(self.mesh.devices)
+        servers: dict[NodeId, int] = {}
+        for parameter in sorted(self._parameters, key=self._elements, reverse=True):
+            server = loads.index(min(loads))
+            loads[server] += self._elements(parameter)
+            servers[parameter.input] = server
+        choices = list(self._replicated)
+        shares: dict[int, int] = {}
+        for node, parameter in self._updates.items():
+            number = self.subject.numbers[node]
+            choices[number] = (ALONE,) * len(self.mesh.sizes)
+            shares[number] = servers[parameter.input]
+        return Sharding(SERVERS, tuple(choices), shares)
+
+    @cached_property
+    def _parameters(self) -> tuple[StateTensor, ...]:
+        return tuple(state for state in self.step.states if state.of is None and self._shape(state))
+
+    @cached_property
+    def _updates(self) -> Mapping[NodeId, StateTensor]:
+        """The operations that compute the next values of a parameter and its moments from the reduced
+        gradient, element by element, and the parameter."""
+        found: dict[NodeId, StateTensor] = {}
+        for parameter in self._parameters:
+            group = [state for state in self.step.states if parameter.name in (state.name, state.of)]
+            nexts = [state.next.node for state in group if state.next.node in self.subject.numbers]
+            for node in postorder(nexts, self._before):
+                if self._is_of_shape(node, self._shape(parameter)):
+                    found.setdefault(node, parameter)
+        return found
+
+    @cached_property
+    def _after_reduction(self) -> Mapping[NodeId, StateTensor]:
+        """Those of the updates that do not read a gradient as it is computed."""
+        return {
+            node: parameter
+            for node, parameter in self._updates.items()
+            if all(value.node not in self._computed for value in self.subject.graph[node].inputs)
+        }
+
+    @cached_property
+    def _computed(self) -> frozenset[NodeId]:
+        """The operations that are divided by samples, or compute terms of gradients."""
+        operations = zip(self.subject.operations, self._replicated, strict=True)
+        return frozenset(operation.node for operation, choice in operations if set(choice) != {COPIED})
+
+    def _before(self, node: NodeId) -> Sequence[NodeId]:
+        """The operations that an operation reads and that run on all devices alike."""
+        return [
+            value.node
+            for value in self.subject.graph[node].inputs
+            if value.node in self.subject.numbers and value.node not in self._computed
+        ]
+
+    def _is_of_shape(self, node: NodeId, shape: tuple[int, ...]) -> bool:
+        outputs = self.subject.operations[self.subject.numbers[node]].outputs
+        return len(outputs) == 1 and shape_of(outputs[0]) == shape
+
+    def _shape(self, state: StateTensor) -> tuple[int, ...]:
+        (type_,) = self.subject.graph[state.input].types
+        return (
+            tuple(size for size in type_.shape if isinstance(size, int))
+            if isinstance(type_, TensorType)
+            else ()
+        )
+
+    def _elements(self, state: StateTensor) -> int:
+        return math.prod(self._shape(state))
+
+    def _axis(self, parameter: StateTensor) -> int | None:
+        """The first axis that can be divided among all devices."""
+        count = len(self.mesh.devices)
+        axes = (axis for axis, size in enumerate(self._shape(parameter)) if size % count == 0)
+        return next(axes, None)
