@@ -11,17 +11,24 @@ from superopt.generator.bilinear.composition import Part, combined, split_taps, 
 from superopt.generator.bilinear.filters import FilterAlgorithm, Point, filters
 from superopt.generator.bilinear.flips import Found, reduced
 from superopt.generator.bilinear.maps import BilinearMap, filter_map, product_map
-from superopt.generator.bilinear.rules import LARGEST_AMPLIFICATION, FilterRule, filter_rules
+from superopt.generator.bilinear.products import ProductAlgorithm, products
+from superopt.generator.bilinear.rules import (
+    LARGEST_AMPLIFICATION,
+    BilinearRule,
+    filter_rules,
+    product_rules,
+)
 
 __all__ = [
     "LARGEST_AMPLIFICATION",
     "BilinearAlgorithm",
     "BilinearMap",
+    "BilinearRule",
     "FilterAlgorithm",
-    "FilterRule",
     "Found",
     "Part",
     "Point",
+    "ProductAlgorithm",
     "TransformCost",
     "amplification",
     "combined",
@@ -29,6 +36,8 @@ __all__ = [
     "filter_rules",
     "filters",
     "product_map",
+    "product_rules",
+    "products",
     "reduced",
     "split_taps",
     "strided",

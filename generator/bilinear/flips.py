@@ -154,6 +154,8 @@ class _Walk:
 
     def _split(self) -> None:
         """a*b*c + d*e*f = a*(b + e)*c + a*e*(f - c) + (d - a)*e*f: one product more."""
+        if len(self._numbers) < 2:
+            return
         first, second = self._generator.sample(self._numbers, 2)
         (a, b, c), (d, e, f) = self.products[first], self.products[second]
         sums = _sum(b, e), _sum(f, _negative(c)), _sum(d, _negative(a))

@@ -1,8 +1,8 @@
-"""Rules that compute a convolution by bilinear algorithms, along its rows, its columns, or both."""
+"""Rules that compute convolutions and products of matrices by bilinear algorithms."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias, cast
@@ -10,6 +10,7 @@ from typing import TypeAlias, cast
 from superopt.generator.bilinear.algorithms import BilinearAlgorithm
 from superopt.generator.bilinear.filters import FilterAlgorithm
 from superopt.generator.bilinear.maps import Coefficients
+from superopt.generator.bilinear.products import ProductAlgorithm
 from superopt.ir.numbers import AttributeVariable
 from superopt.ir.terms import Application, AttributeTerm, Direction, Equation, Variable
 
@@ -20,14 +21,14 @@ Attributes: TypeAlias = "tuple[tuple[str, AttributeTerm], ...]"
 
 
 @dataclass(frozen=True)
-class FilterRule:
-    """A rule, and the filter that its algorithm computes."""
+class BilinearRule:
+    """A rule, and the map that its algorithm computes."""
 
     equation: Equation
     provenance: str
 
 
-def filter_rules(found: FilterAlgorithm) -> Iterator[FilterRule]:
+def filter_rules(found: FilterAlgorithm) -> Iterator[BilinearRule]:
     """The rules for any convolution with stride 1 whose kernel has as many rows, columns or both as the
     filter has taps, where rounding errors stay within ``LARGEST_AMPLIFICATION``."""
     algorithm = matrices(found.algorithm)
@@ -35,7 +36,15 @@ def filter_rules(found: FilterAlgorithm) -> Iterator[FilterRule]:
         if found.amplification ** len(axes) > LARGEST_AMPLIFICATION:
             continue
         attributes = tuple((axis, algorithm) for axis in axes)
-        yield FilterRule(_equation(attributes), f"F({found.outputs},{found.taps})")
+        yield BilinearRule(_equation(attributes), f"F({found.outputs},{found.taps})")
+
+
+def product_rules(found: Iterable[ProductAlgorithm]) -> Iterator[BilinearRule]:
+    """The rules for any product by a plain matrix whose sizes those of the algorithm divide, where rounding
+    errors stay within ``LARGEST_AMPLIFICATION``."""
+    for each in found:
+        if each.amplification <= LARGEST_AMPLIFICATION:
+            yield BilinearRule(_product_equation(each.algorithm), "x".join(map(str, each.sizes)))
 
 
 def matrices(algorithm: BilinearAlgorithm) -> AttributeTerm:
@@ -52,6 +61,14 @@ def _equation(algorithms: Attributes) -> Equation:
     return Equation((source,), (target,), direction=Direction.FORWARD)
 
 
+def _product_equation(algorithm: BilinearAlgorithm) -> Equation:
+    x, y, attributes = Variable("x"), Variable("y"), (("algorithm", matrices(algorithm)),)
+    transformed = Application("product_transform", attributes, (y,))
+    source = Application("matmul", (), (x, y))
+    target = Application("bilinear_matmul", attributes, (x, transformed))
+    return Equation((source,), (target,), direction=Direction.FORWARD)
+
+
 def _rows(matrix: Coefficients) -> tuple[tuple[int | Fraction, ...], ...]:
     return tuple(tuple(_number(Fraction(entry)) for entry in row) for row in matrix)
 
@@ -60,4 +77,4 @@ def _number(value: Fraction) -> int | Fraction:
     return value.numerator if value.denominator == 1 else value
 
 
-__all__ = ["LARGEST_AMPLIFICATION", "FilterRule", "filter_rules", "matrices"]
+__all__ = ["LARGEST_AMPLIFICATION", "BilinearRule", "filter_rules", "matrices", "product_rules"]

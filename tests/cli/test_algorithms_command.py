@@ -65,3 +65,12 @@ def test_a_wrong_file_is_refused_with_its_line(
     complaint = capsys.readouterr().err
     assert f"{path}:2: " in complaint
     assert message in complaint
+
+
+def test_rules_that_use_them_are_stored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--database", f"sqlite:///{tmp_path / 'rules.db'}", "--json"]
+    assert run([*COMMAND, "--store", "--product", "1,2,2", "--flips", "1000", *where]) == 0
+    assert json.loads(capsys.readouterr().out) == {"new": 1, "known": 0}
+    assert run(["library", "list", "--operator", "bilinear_matmul", "--status", "candidate", *where]) == 0
+    (rule,) = json.loads(capsys.readouterr().out)
+    assert rule["provenance"] == "bilinear, 1x2x2"

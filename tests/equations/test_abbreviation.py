@@ -20,6 +20,23 @@ SCALING = "(((2,),), ((1/2,),), ((1,),))"
 """One output of one tap."""
 
 
+PRODUCT = "(((1, 0), (0, 1)), ((1, 0), (0, 1)), ((1,), (1,)))"
+"""One times two by one: the same map as a filter with one output."""
+
+BLOCKS = (
+    "(((1, 0, 0, 1), (0, 0, 1, 1), (1, 0, 0, 0), (0, 0, 0, 1), (1, 1, 0, 0), (-1, 0, 1, 0), (0, 1, 0, -1)), "
+    "((1, 0, 0, 1), (1, 0, 0, 0), (0, 1, 0, -1), (-1, 0, 1, 0), (0, 0, 0, 1), (1, 1, 0, 0), (0, 0, 1, 1)), "
+    "((1, 0, 0, 1), (0, 0, 1, -1), (0, 1, 0, 1), (1, 0, 1, 0), (-1, 1, 0, 0), (0, 0, 0, 1), (1, 0, 0, 0)))"
+)
+"""Strassen's algorithm."""
+
+OUTER = (
+    "(((1, 0), (1, 0), (0, 1), (0, 1)), ((1, 0), (0, 1), (1, 0), (0, 1)), "
+    "((1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1)))"
+)
+"""Two times one by two."""
+
+
 def bilinear(rows: str, columns: str) -> str:
     """A convolution by algorithms along both axes."""
     both = f"rows={rows}, columns={columns}"
@@ -37,6 +54,12 @@ CASES = {
     KARATSUBA: "F(2,2)",
     HALVES: "F(2,2)",
     SCALING: "F(1,1)",
+    PRODUCT: "F(1,2)",
+    BLOCKS: "2x2x2:7",
+    OUTER: "2x1x2:4",
+    f"matmul(x, y) => bilinear_matmul[algorithm={BLOCKS}](x, y)": (
+        "matmul(x, y) => bilinear_matmul[algorithm=2x2x2:7](x, y)"
+    ),
     FULL: SHORT,
     f"by {FULL}; by {FULL}": f"by {SHORT}; by {SHORT}",
     f"({KARATSUBA}, {HALVES})": "(F(2,2), F(2,2))",
@@ -46,6 +69,7 @@ CASES = {
     KARATSUBA.replace("(1, 0), ", "", 1): KARATSUBA.replace("(1, 0), ", "", 1),
     DEFINITION.replace("(1,)", "(1, 0)"): DEFINITION.replace("(1,)", "(1, 0)"),
     SCALING.replace("1/2", "a"): SCALING.replace("1/2", "a"),
+    BLOCKS.replace("(1, 0, 0, 0), ", "", 2): BLOCKS.replace("(1, 0, 0, 0), ", "", 2),
     "((1, 2), (3, 4), (5, 6))": "((1, 2), (3, 4), (5, 6))",
 }
 """Texts and their abbreviations; the last are matrices of no algorithm."""

@@ -12,7 +12,7 @@ import pytest
 
 from superopt.domains.floats import FloatDomain
 from superopt.errors import UnsupportedError
-from superopt.ir import ElementType, Graph, Input, TensorType
+from superopt.ir import ElementType, Graph, Input, TensorType, Weight
 from superopt.ir.text import format_operator
 from superopt.onnx_io import build_model, lift, load_model
 from superopt.onnx_io.emit.emission import EMITTERS
@@ -31,6 +31,7 @@ from superopt.ops.activation import (
 )
 from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd, ChannelScale
 from superopt.ops.bilinear import BilinearConv, FilterTransform
+from superopt.ops.bilinear_product import BilinearMatmul, ProductTransform
 from superopt.ops.convolution import (
     AveragePoolKernel,
     BandKernel,
@@ -48,6 +49,7 @@ from superopt.ops.normalization import LayerNormalization, LocalResponseNormaliz
 from superopt.ops.order import Clip, Maximum, Minimum, PRelu
 from superopt.ops.pooling import AveragePool, GlobalAveragePool, MaxPool
 from superopt.ops.precision import Cast
+from superopt.ops.product_algorithms import DOT, STRASSEN
 from superopt.ops.reduction import Exp, Log, ReduceMax, ReduceMean, ReduceMin, ReduceSum
 from superopt.ops.selection import Equal, Greater, LogicalAnd, LogicalNot, LogicalOr, Select
 from superopt.ops.shape import Broadcast, Concat, Reshape, Split
@@ -164,6 +166,16 @@ CASES = (
             ((), (), (3, 2)),
         )
     ),
+    *(
+        Case(BilinearMatmul(algorithm), (data, weight))
+        for algorithm, data, weight in (
+            (STRASSEN, (4, 6), (21, 5)),
+            (STRASSEN, (3, 2, 4), (14, 2)),
+            (DOT, (3, 4), (4, 5)),
+            (DOT, (2, 3, 4), (4, 5)),
+        )
+    ),
+    *(Case(ProductTransform(algorithm), ((4, 6),)) for algorithm in (STRASSEN, DOT)),
     Case(ConvTranspose((2, 2)), (IMAGE, (4, 1, 2, 2))),
     Case(Enlarge((5, 3)), ((2, 3, 3, 1),)),
     Case(AveragePoolKernel((2, 3), 4), ()),
@@ -277,10 +289,14 @@ ROUND_TRIPS = [case for case in CASES if case.shapes and case.operator.name not 
 
 @pytest.mark.parametrize("case", ROUND_TRIPS, ids=str)
 def test_lifting_reads_what_was_written(case: Case) -> None:
-    """The same operator comes back, or operators that are lifted to the same once more."""
+    """The same operator comes back, or operators that are lifted to the same once more; a number that is
+    written as an attribute of two nodes becomes one weight."""
     built = build_model(graph_of(case), {}, 21)
     lifted = lift(load_model(built))
     assert lifted.opaque == ()
     again = lift(load_model(build_model(lifted.graph, lifted.weight, 21)))
-    names = [sorted(node.operator.name for node in graph) for graph in (lifted.graph, again.graph)]
+    names = [
+        sorted(node.operator.name for node in graph if not isinstance(node.operator, Weight))
+        for graph in (lifted.graph, again.graph)
+    ]
     assert names[0] == names[1]

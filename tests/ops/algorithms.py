@@ -1,4 +1,4 @@
-"""Algorithms for filters, as attributes of operators."""
+"""Algorithms for filters and products, as attributes of operators."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from functools import cache
 from typing import cast
 
 from superopt.generator.bilinear.filters import filters
-from superopt.generator.bilinear.maps import Coefficients
+from superopt.generator.bilinear.flips import reduced
+from superopt.generator.bilinear.maps import Coefficients, product_map
+from superopt.generator.bilinear.products import products
 from superopt.ir.numbers import AttributeVariable
 from superopt.ir.terms import AttributeTerm, Equation, Variable, attribute_variables, variables
 from superopt.ops.filter_algorithms import KARATSUBA, FilterAlgorithm, Matrices, Matrix
+from superopt.ops.product_algorithms import STRASSEN, ProductAlgorithm
 from superopt.ops.terms import instantiate
 
 BY_HALVES: Matrices = (
@@ -22,7 +25,11 @@ BY_HALVES: Matrices = (
 )
 """Karatsuba's algorithm, with a factor moved from the data to the weights."""
 
-OPEN: Mapping[str, AttributeTerm] = {"rows": cast("AttributeTerm", KARATSUBA), "columns": ()}
+OPEN: Mapping[str, AttributeTerm] = {
+    "algorithm": cast("AttributeTerm", STRASSEN),
+    "columns": (),
+    "rows": cast("AttributeTerm", KARATSUBA),
+}
 
 
 @cache
@@ -35,8 +42,8 @@ def algorithm(outputs: int, taps: int) -> FilterAlgorithm:
 
 
 def with_algorithms(equation: Equation) -> Equation:
-    """The equation with an algorithm for rows, and none for columns, where these are left open: for those,
-    the sampler of instances has no values."""
+    """The equation with an algorithm for rows, none for columns, and one for products, where these are left
+    open: for those, the sampler of instances has no values."""
     terms = (*equation.left, *equation.right)
     names = {name: Variable(name) for name in variables(*terms)}
     values: dict[str, AttributeTerm] = {name: AttributeVariable(name) for name in attribute_variables(*terms)}
@@ -52,3 +59,17 @@ def with_algorithms(equation: Equation) -> Equation:
 
 def _matrix(coefficients: Coefficients) -> Matrix:
     return tuple(tuple(Fraction(entry) for entry in row) for row in coefficients)
+
+
+@cache
+def product_algorithm(rows: int, inner: int, columns: int) -> ProductAlgorithm:
+    """The algorithm for a product with the fewest multiplications that a short search finds."""
+    found = reduced(product_map(rows, inner, columns), flips=300_000).algorithm
+    return _matrix(found.left), _matrix(found.right), _matrix(found.result)
+
+
+@cache
+def fastest_product() -> ProductAlgorithm:
+    """The algorithm for 2x2x2 with the fewest additions."""
+    found = products((2, 2, 2), target=7)[-1].algorithm
+    return _matrix(found.left), _matrix(found.right), _matrix(found.result)

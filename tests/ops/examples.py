@@ -19,6 +19,7 @@ from superopt.ops import OPERATORS, Operator, attribute_names, operator_from_att
 from superopt.ops.attributes import ATTRIBUTE_KINDS
 from superopt.ops.filter_algorithms import KARATSUBA
 from superopt.ops.parallel import ParallelOperator
+from superopt.ops.product_algorithms import DOT, STRASSEN
 from tests.ops.algorithms import BY_HALVES
 
 A = TypeVar("A")
@@ -40,9 +41,12 @@ SHAPES: tuple[tuple[int, ...], ...] = (
     (3, 3, 1, 1),
     (4, 4, 1, 1),
     (9, 3, 1, 1),
+    (2, 4),
+    (14, 3),
 )
 VALUES: Mapping[str, tuple[object, ...]] = {
     "activation": ("none", "relu", "sigmoid", "tanh"),
+    "algorithm": (STRASSEN, DOT),
     "alpha": (1, Fraction(1, 3)),
     "approximate": ("none", "tanh"),
     "axis": (0, -1, 1),
@@ -68,8 +72,8 @@ VALUES: Mapping[str, tuple[object, ...]] = {
     "to": ("f16", "bf16", "f32", "f64"),
     "value": (0, Fraction(-2, 3)),
 }
-CHECKED_BY_TYPES = ("rows", "columns")
-"""Algorithms: a term has a type only if they are matrices that compute a filter."""
+CHECKED_BY_TYPES = ("algorithm", "rows", "columns")
+"""Algorithms: a term has a type only if they are matrices that compute a product or a filter."""
 
 PER_OPERATOR = 24
 PER_ARITY = 12

@@ -20,7 +20,9 @@ from tests.ops.examples import every_operator, examples
 
 Array = npt.NDArray[np.float64]
 
-UNDIVIDED = frozenset(("identity_kernel", "band_kernel", "identity_matrix", "filter_transform"))
+UNDIVIDED = frozenset(
+    ("identity_kernel", "band_kernel", "identity_matrix", "filter_transform", "product_transform")
+)
 """Constants that look different everywhere, and what is computed before a run."""
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import pytest
 
 from superopt.equations import parse_equation
-from superopt.generator.bilinear import filter_rules, filters
+from superopt.generator.bilinear import filter_rules, filters, product_rules, products
 from superopt.ir import Dimension, ElementType, Graph, Input, TensorType, Weight
 from superopt.ir.dimensions import symbol
 from superopt.ops.convolution import Conv
+from superopt.ops.matrix import Matmul
 from superopt.optimizer.pipeline.selection import usable_rules
 from superopt.optimizer.search import RuleSet
 from superopt.options import Options
-from superopt.rewriting import substitutions_of
+from superopt.rewriting import apply_match, substitutions_of
 
 COLUMNS = substitutions_of(next(filter_rules(filters(2, 3)[0])).equation, "F(2,3)")
+BLOCKS = substitutions_of(next(product_rules(products((2, 2, 2), target=7))).equation, "2x2x2")
 
 
 @pytest.mark.parametrize(
@@ -50,6 +52,7 @@ def test_operators_that_older_nodes_express_are_used_at_every_operator_set(text:
 )
 def test_rules_that_round_more_are_used_where_time_is_measured(options: Options, count: int) -> None:
     assert len(tuple(usable_rules(COLUMNS, options, 17))) == count
+    assert len(tuple(usable_rules(BLOCKS, options, 17))) == count
 
 
 @pytest.mark.parametrize(
@@ -74,3 +77,29 @@ def test_rules_that_round_more_need_sizes_and_single_precision(
     editor.set_outputs([editor.add(Conv(), [image, kernel]).value])
     graph = editor.build()
     assert len(RuleSet(COLUMNS).matches(graph, graph.weight_only)) == count
+
+
+@pytest.mark.parametrize(
+    ("element", "shape", "count"),
+    [
+        (ElementType.FLOAT, (4, 6), 1),
+        (ElementType.DOUBLE, (3, 4, 6), 1),
+        (ElementType.FLOAT, (symbol("n"), 4, 6), 1),
+        (ElementType.FLOAT, (symbol("n"), 6), 0),
+        (ElementType.FLOAT, (1, symbol("s"), 6), 0),
+        (ElementType.FLOAT, (3, 6), 0),
+        (ElementType.FLOAT, (2, 3, 6), 0),
+        (ElementType.FLOAT16, (4, 6), 0),
+    ],
+    ids=str,
+)
+def test_products_by_blocks_need_an_even_number_of_rows(
+    element: ElementType, shape: tuple[Dimension, ...], count: int
+) -> None:
+    editor = Graph.empty().edit()
+    data = editor.add(Input("x", TensorType(element, shape))).value
+    matrix = editor.add(Weight("w", TensorType(element, (6, 10)))).value
+    editor.set_outputs([editor.add(Matmul(), [data, matrix]).value])
+    graph = editor.build()
+    matches = RuleSet(BLOCKS).matches(graph, graph.weight_only)
+    assert sum(apply_match(graph, match) is not None for match in matches) == count

@@ -17,8 +17,9 @@ from superopt.ops.base import (
     operator_from_attributes,
 )
 from superopt.ops.filter_algorithms import KARATSUBA, FilterAlgorithm
+from superopt.ops.product_algorithms import DOT, STRASSEN
 from superopt.rewriting import conditions
-from tests.ops.algorithms import BY_HALVES, algorithm
+from tests.ops.algorithms import BY_HALVES, algorithm, product_algorithm
 from tests.verifier.brute import search
 from tests.verifier.brute.basics import IllTyped
 from tests.verifier.brute.conditions import FUNCTIONS
@@ -39,6 +40,9 @@ ALGORITHMS: tuple[tuple[FilterAlgorithm, FilterAlgorithm], ...] = (
     ((), (KARATSUBA[0], KARATSUBA[1], KARATSUBA[1])),
 )
 """The last two compute no filter."""
+
+PRODUCTS = (STRASSEN, DOT, product_algorithm(2, 1, 3), STRASSEN[::-1], (DOT[0], DOT[0], DOT[1]))
+"""The last two compute no product."""
 
 IMAGE = (2, 4, 5, 6)
 CASES: list[tuple[str, dict[str, object], list[tuple[int, ...]]]] = [
@@ -84,6 +88,9 @@ CASES: list[tuple[str, dict[str, object], list[tuple[int, ...]]]] = [
       for rows, columns in ALGORITHMS for kernel in ((2, 2), (2, 3), (3, 2), (1, 5))),
     *(("bilinear_conv", {"rows": rows, "columns": columns, "padding": padding}, [IMAGE, (outputs, 2, *kernel)])
       for rows, columns in ALGORITHMS for padding in ("valid", "same", "same_upper", "same_lower", (0, 1, 2, 1)) for outputs in (36, 12, 4) for kernel in ((1, 1), (1, 3), (3, 1))),
+    *(("product_transform", {"algorithm": given}, [weight]) for given in PRODUCTS for weight in ((4, 6), (2, 3), (3, 2), (6, 2, 2))),
+    *(("bilinear_matmul", {"algorithm": given}, [data, weight])
+      for given in PRODUCTS for data in ((4, 6), (3, 6), (2, 4, 4), (3, 2, 2, 2), (6,)) for weight in ((21, 5), (6, 2), (4, 3), (7, 1), (2, 2, 2))),
     ("conv", {}, [IMAGE, (5, 2, 3, 3)]),
     ("conv", {}, [IMAGE, (5, 4, 9, 1)]),
     *((name, {"kernel": kernel, "stride": stride, "padding": padding}, [IMAGE])

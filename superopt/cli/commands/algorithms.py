@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
 _FILTERS = ((2, 3), (4, 3), (6, 3), (4, 5), (6, 5), (4, 7), (6, 7))
 _PRODUCTS = ((2, 2, 2), (2, 2, 3))
+_STORED_PRODUCTS = ((2, 2, 2),)
 
 
 def register(library: typer.Typer) -> None:
@@ -49,7 +49,8 @@ def algorithms(
         Path | None, typer.Option(metavar="FILE", help="Only check that each algorithm of a file is exact.")
     ] = None,
     store: Annotated[
-        bool, typer.Option("--store", help="Store rules that use the filters as candidates for verification.")
+        bool,
+        typer.Option("--store", help="Store rules that use the algorithms as candidates for verification."),
     ] = False,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
@@ -57,11 +58,11 @@ def algorithms(
     """Discover exact algorithms with fewer multiplications than the definition, for filters and for products
     of matrices.
 
-    Without --filter or --product: some of each; with --store, the filters of the shipped library. Rules about
-    products of matrices do not exist yet.
+    Without --filter or --product: some of each; with --store, those of the shipped library.
     """
     from superopt.files import write_atomically
     from superopt.journeys.library import bilinear
+    from superopt.substitution_db import open_database
 
     output = Output(as_json)
     if check is not None:
@@ -72,7 +73,11 @@ def algorithms(
     every = filter_ is None and product is None
     filters = _FILTERS if every else _pairs(filter_ or [])
     if store:
-        _store(filters, database, output)
+        products = _STORED_PRODUCTS if every else _triples(product or [])
+        with open_database(database) as opened, described("searching"):
+            added = bilinear.store_rules(opened, filters, products, flips=flips, seed=seed)
+        output.document({"new": added.new, "known": added.known})
+        output.line(f"{added.new} new candidates, {added.known} known; next: superopt library verify")
         return
     found: list[Discovered] = []
     with described("searching") as show:
@@ -90,16 +95,6 @@ def algorithms(
         write_atomically(output_file, bilinear.written(each.record for each in found).encode())
     output.document({"algorithms": [each.document() for each in found]})
     output.table(_HEADINGS, [_row(each) for each in found])
-
-
-def _store(filters: Sequence[tuple[int, int]], database: str | None, output: Output) -> None:
-    from superopt.journeys.library import bilinear
-    from superopt.substitution_db import open_database
-
-    with open_database(database) as opened, described("searching"):
-        added = bilinear.store_rules(opened, filters)
-    output.document({"new": added.new, "known": added.known})
-    output.line(f"{added.new} new candidates, {added.known} known; next: superopt library verify")
 
 
 _HEADINGS = (

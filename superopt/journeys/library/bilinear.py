@@ -24,6 +24,8 @@ from superopt.generator.bilinear import (
     filter_rules,
     filters,
     product_map,
+    product_rules,
+    products,
     reduced,
     transform_cost,
     worst_amplification,
@@ -165,9 +167,23 @@ def discover_filter(outputs: int, taps: int) -> list[Discovered]:
     ]
 
 
-def store_rules(database: Database, filters_: Iterable[tuple[int, int]]) -> Added:
-    """Stores as candidates the rules that use the most accurate algorithm of each filter (outputs, taps)."""
+def store_rules(
+    database: Database,
+    filters_: Iterable[tuple[int, int]],
+    products_: Iterable[tuple[int, int, int]] = (),
+    *,
+    flips: int = 20_000_000,
+    seed: int = 0,
+) -> Added:
+    """Stores as candidates the rules that use the most accurate algorithm of each filter (outputs, taps), and
+    for each product (rows, inner, columns) the most accurate one and those with fewer additions.
+
+    Raises InvalidOptionError for sizes below 1 or above ``LARGEST``.
+    """
     rules = [rule for sizes in filters_ for rule in filter_rules(filters(*sizes)[0])]
+    for sizes in products_:
+        map_of("product", sizes)
+        rules += product_rules(products(sizes, target=_known(sizes), flips=flips, seed=seed))
     return database.rules.add_candidates(
         CandidateRule(spelled(rule.equation), f"bilinear, {rule.provenance}") for rule in rules
     )
@@ -181,13 +197,17 @@ def discover_product(
 
     Raises InvalidOptionError for sizes below 1 or above ``LARGEST``.
     """
-    known = KNOWN_PRODUCTS.get((min(sizes), sorted(sizes)[1], max(sizes)), 0)
+    known = _known(sizes)
     wanted = map_of("product", sizes)
     began = time.process_time()
     found = reduced(wanted, target=known, flips=flips, seed=seed, progress=progress)
     provenance = f"flips {found.flips}, seed {seed}"
     record = _record("product", sizes, found.algorithm, provenance)
     return Discovered(record, time.process_time() - began, known)
+
+
+def _known(sizes: tuple[int, int, int]) -> int:
+    return KNOWN_PRODUCTS.get((min(sizes), sorted(sizes)[1], max(sizes)), 0)
 
 
 def written(records: Iterable[AlgorithmRecord]) -> str:

@@ -19,7 +19,7 @@ from superopt.domains import Array
 from superopt.ir.graph import Node, Value
 from superopt.ir.types import ElementType
 from superopt.onnx_io.emit.recipes import Emission, OnnxAttribute, Operand, Recipe, Writer, known
-from superopt.onnx_io.lift.cuts import SLICE_TAKES_OPERANDS
+from superopt.onnx_io.emit.tensor_nodes import TensorNodes
 from superopt.onnx_io.protos import dtype_of
 from superopt.ops.bilinear import BilinearConv, FilterTransform
 from superopt.ops.filter_algorithms import Matrix, Tiling
@@ -35,9 +35,6 @@ This and the next number were measured with caches of 1 MiB for each core and 32
 
 LEAST_BYTES_IN_STRIPS = 10_000_000
 """Bytes of all transformed data and products, from which images are computed in strips."""
-
-SPLIT_TAKES_OPERANDS = 13
-"""The operator set since which Split has sizes as an operand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,66 +181,6 @@ class Form:
         return len(self.transformed) == 1 and self.outputs < self.channels
 
 
-@dataclass(frozen=True, slots=True)
-class _Nodes:
-    """Writes nodes with one output."""
-
-    writer: Writer
-    element: ElementType
-
-    def node(
-        self,
-        op_type: str,
-        operands: Sequence[str],
-        attributes: dict[str, OnnxAttribute] | None = None,
-        output: str | None = None,
-    ) -> str:
-        result = self.writer.temporary(op_type.lower()) if output is None else output
-        self.writer.node(op_type, operands, [result], attributes)
-        return result
-
-    def numbers(self, content: Array) -> str:
-        return self.writer.constant(content.astype(dtype_of(self.element)), "matrix")
-
-    def sizes(self, numbers: Sequence[int]) -> str:
-        return self.writer.constant(np.array(numbers, np.int64), "sizes")
-
-    def reshaped(self, operand: str, shape: Sequence[int], output: str | None = None) -> str:
-        return self.node("Reshape", [operand, self.sizes(shape)], output=output)
-
-    def transposed(self, operand: str, axes: Sequence[int]) -> str:
-        return self.node("Transpose", [operand], {"perm": axes})
-
-    def joined(self, parts: Sequence[str]) -> str:
-        return parts[0] if len(parts) == 1 else self.node("Concat", parts, {"axis": 1})
-
-    def beginning(self, operand: str, axis: int, size: int) -> str:
-        """The first elements along an axis."""
-        return self.piece(operand, axis, 0, size)
-
-    def piece(self, operand: str, axis: int, low: int, high: int) -> str:
-        """The elements ``low`` to ``high`` along an axis."""
-        if self.writer.opset < SLICE_TAKES_OPERANDS:
-            return self.node("Slice", [operand], {"axes": [axis], "starts": [low], "ends": [high]})
-        return self.node("Slice", [operand, *(self.sizes([number]) for number in (low, high, axis))])
-
-    def for_each_sample(self, matrix: str, operand: str) -> str:
-        """The matrix, repeated for each sample of the operand. ONNX Runtime does that itself, but for 0
-        samples it fails."""
-        samples = self.beginning(self.node("Shape", [operand]), 0, 1)
-        shape = self.node("Concat", [samples, self.sizes((1, 1))], {"axis": 0})
-        return self.node("Expand", [matrix, shape])
-
-    def divided(self, operand: str, parts: int, size: int) -> list[str]:
-        """Parts of equal size along the first axis."""
-        outputs = [self.writer.temporary("part") for _ in range(parts)]
-        if self.writer.opset < SPLIT_TAKES_OPERANDS:
-            self.writer.node("Split", [operand], outputs, {"axis": 0, "split": (size,) * parts})
-        else:
-            self.writer.node("Split", [operand, self.sizes((size,) * parts)], outputs, {"axis": 0})
-        return outputs
-
-
 def bilinear_conv(emission: Emission, node: Node) -> Recipe:
     """A bilinear convolution without bias."""
     return bilinear_convolution(emission, node, node.values, None)
@@ -256,7 +193,7 @@ def bilinear_convolution(
     form = Form.of(emission, node)
 
     def write(writer: Writer, names: tuple[str, ...], outputs: tuple[str, ...]) -> None:
-        nodes = _Nodes(writer, form.element)
+        nodes = TensorNodes(writer, form.element)
         image, weight, *biases = names
         prepare = _Apart if form.is_apart else _Joined
         products = prepare(nodes, form, weight, biases)
@@ -275,7 +212,7 @@ def bilinear_convolution(
     return Recipe(defines, tuple(Operand(value) for value in operands), write)
 
 
-def _at_points(nodes: _Nodes, form: Form, image: str) -> list[str]:
+def _at_points(nodes: TensorNodes, form: Form, image: str) -> list[str]:
     """The transform of the data: tensors that together have the channels of the first point of the columns
     before those of the second."""
     parts, channels = [image], form.channels
@@ -299,7 +236,7 @@ def _at_points(nodes: _Nodes, form: Form, image: str) -> list[str]:
 class _Joined:
     """One convolution with the groups of all points."""
 
-    def __init__(self, nodes: _Nodes, form: Form, weight: str, biases: Sequence[str]) -> None:
+    def __init__(self, nodes: TensorNodes, form: Form, weight: str, biases: Sequence[str]) -> None:
         self._nodes = nodes
         self._operands = [weight]
         for bias in biases:
@@ -316,7 +253,7 @@ class _Joined:
 class _Apart:
     """A convolution for each point."""
 
-    def __init__(self, nodes: _Nodes, form: Form, weight: str, biases: Sequence[str]) -> None:
+    def __init__(self, nodes: TensorNodes, form: Form, weight: str, biases: Sequence[str]) -> None:
         self._nodes = nodes
         self._operands = [[part] for part in nodes.divided(weight, form.points, form.outputs)]
         for bias in biases:
@@ -336,7 +273,7 @@ class _Apart:
         return self._nodes.joined(results)
 
 
-def _image(nodes: _Nodes, form: Form, products: str, output: str) -> None:
+def _image(nodes: TensorNodes, form: Form, products: str, output: str) -> None:
     """The transform back and the interleaving of tiles, of columns and then of rows. Transposes move one axis
     between others larger than 1, which the runtime does by copying blocks."""
     height, width = form.rows.tiling.tiles, form.columns.tiling.tiles
@@ -360,7 +297,7 @@ def _image(nodes: _Nodes, form: Form, products: str, output: str) -> None:
     nodes.reshaped(products, (form.samples, form.outputs, height, width), output)
 
 
-def _matrix_product(nodes: _Nodes, form: Form, axis: Axis, products: str, size: int) -> str:
+def _matrix_product(nodes: TensorNodes, form: Form, axis: Axis, products: str, size: int) -> str:
     """[n, points size] -> [n, outputs of a tile, size]."""
     flat = nodes.reshaped(products, (form.samples, axis.points, size))
     matrix = nodes.numbers(_floats(axis.tiling.result).T)
@@ -369,7 +306,9 @@ def _matrix_product(nodes: _Nodes, form: Form, axis: Axis, products: str, size: 
     return nodes.node("MatMul", [matrix, flat])
 
 
-def _cut(nodes: _Nodes, axis: Axis, image: str, before: tuple[int, ...], behind: tuple[int, ...] = ()) -> str:
+def _cut(
+    nodes: TensorNodes, axis: Axis, image: str, before: tuple[int, ...], behind: tuple[int, ...] = ()
+) -> str:
     """Without the outputs of the last tile that are too many."""
     tiling = axis.tiling
     computed = tiling.tiles * tiling.step
@@ -390,7 +329,7 @@ def filter_transform(emission: Emission, node: Node) -> Recipe:
     order = (*order, *(axis for axis in (1, 2) if axis not in order))
 
     def write(writer: Writer, names: tuple[str, ...], results: tuple[str, ...]) -> None:
-        nodes = _Nodes(writer, type_.element)
+        nodes = TensorNodes(writer, type_.element)
         kernel = nodes.reshaped(names[0], (outputs * channels, height, width))
         if operator.rows:
             kernel = nodes.node("MatMul", [nodes.numbers(_floats(operator.rows[1])), kernel])

@@ -13,6 +13,7 @@ from superopt.errors import UnsupportedError
 from superopt.ir.graph import Node
 from superopt.onnx_io.emit import (
     bilinear,
+    bilinear_product,
     conv_data_gradient,
     conv_weight_gradient,
     elementwise,
@@ -27,6 +28,7 @@ from superopt.ops import Operator, attributes_of
 from superopt.ops.activation import Gelu, HardSwish, LogSoftmax, Silu, Softmax
 from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd, ChannelScale
 from superopt.ops.bilinear import BilinearConv, FilterTransform
+from superopt.ops.bilinear_product import BilinearMatmul, ProductTransform
 from superopt.ops.conv_gradients import ConvDataGradient, ConvWeightGradient
 from superopt.ops.convolution import Conv, Enlarge, KernelResponse
 from superopt.ops.elementwise import Add, Divide, Multiply, Power, Scale, Subtract
@@ -60,6 +62,7 @@ EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
     BatchNormShift: layers.batch_norm_shift,
     BiasAdd: layers.bias_add,
     BilinearConv: bilinear.bilinear_conv,
+    BilinearMatmul: bilinear_product.bilinear_matmul,
     Broadcast: shape.broadcast,
     ChannelScale: lambda emission, node: elementwise.per_channel(emission, node, "Mul"),
     Cast: selection.cast,
@@ -99,6 +102,7 @@ EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
     Ones: shape.filled,
     Power: elementwise.power,
     PRelu: lambda emission, node: elementwise.per_channel(emission, node, "PRelu"),
+    ProductTransform: bilinear_product.product_transform,
     ReduceMax: reductions.reduction,
     ReduceMean: reductions.reduction,
     ReduceMin: reductions.reduction,

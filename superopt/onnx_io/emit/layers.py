@@ -8,12 +8,14 @@ from superopt.errors import UnsupportedError
 from superopt.ir.graph import Node, Value
 from superopt.ir.types import ElementType
 from superopt.onnx_io.emit.bilinear import bilinear_convolution
+from superopt.onnx_io.emit.bilinear_product import product_with_bias
 from superopt.onnx_io.emit.elementwise import Spread, per_channel, without_broadcasts
 from superopt.onnx_io.emit.recipes import Emission, OnnxAttribute, Operand, Recipe, Writer, known
 from superopt.onnx_io.protos import dtype_of
 from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd
 from superopt.ops.base import axis_of
 from superopt.ops.bilinear import BilinearConv
+from superopt.ops.bilinear_product import BilinearMatmul
 from superopt.ops.convolution import Conv, Enlarge, KernelResponse
 from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.pooling import AveragePool, MaxPool, Pool
@@ -51,6 +53,11 @@ def bias_add(emission: Emission, node: Node) -> Recipe:
     bilinear = emission.producer(data, BilinearConv)
     if bilinear is not None and axis == 1:
         return bilinear_convolution(emission, bilinear, node.values, bias)
+    blocks = emission.producer(data, BilinearMatmul)
+    if blocks is not None and axis == rank - 1:
+        recipe = product_with_bias(emission, blocks, node.values, bias)
+        if recipe is not None:
+            return recipe
     product = emission.producer(data, Matmul)
     if product is not None and axis == 1 and rank == 2 and _fits_gemm(emission, product):
         return _gemm(emission, product, node.values, bias)

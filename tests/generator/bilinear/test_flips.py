@@ -27,6 +27,10 @@ def test_products_reach_the_fewest_known_multiplications(
     assert product.tolist() == expected.ravel().tolist()
 
 
+def test_a_single_product_stays() -> None:
+    assert reduced(product_map(1, 1, 1), flips=50_000).algorithm.multiplications == 1
+
+
 def test_the_walk_is_the_same_for_the_same_seed() -> None:
     wanted = product_map(2, 2, 2)
     first, again, other = (reduced(wanted, target=7, flips=500_000, seed=seed) for seed in (3, 3, 4))

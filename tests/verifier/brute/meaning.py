@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.verifier.brute import bilinear, elementwise, layout, windows
+from tests.verifier.brute import bilinear, bilinear_product, elementwise, layout, windows
 from tests.verifier.brute.basics import ShapeOf, ValueOf
 
 SHAPES: Mapping[str, ShapeOf] = {
     **bilinear.SHAPES,
+    **bilinear_product.SHAPES,
     **elementwise.SHAPES,
     **layout.SHAPES,
     **windows.SHAPES,
 }
 VALUES: Mapping[str, ValueOf] = {
     **bilinear.VALUES,
+    **bilinear_product.VALUES,
     **elementwise.VALUES,
     **layout.VALUES,
     **windows.VALUES,
@@ -52,9 +54,11 @@ RANKS: Mapping[str, tuple[frozenset[int], ...]] = {
     "affine": (_SOME, _VECTOR, _VECTOR),
     "scale": (_SOME | {0}, frozenset((0,))),
     "bilinear_conv": (_IMAGE, _IMAGE),
+    "bilinear_matmul": (_MATRIX, frozenset((2,))),
     "conv": (_IMAGE, _IMAGE),
     "conv_transpose": (_IMAGE, _IMAGE),
     "kernel_response": (_IMAGE, _VECTOR),
     "matmul": (_MATRIX, _MATRIX),
+    "product_transform": (frozenset((2,)),),
 }
 """Ranks that inputs may have, where an operator asks for some: a short cut, not a part of the meaning."""

@@ -82,13 +82,17 @@ export const words = (name) => String(name).replaceAll("_", " ");
 const NUMBER = "-?\\d+(?:/\\d+)?", ROW = `\\(${NUMBER}(?:, ${NUMBER})*,?\\)`, MATRIX = `(\\(${ROW}(?:, ${ROW})*,?\\))`;
 const [NUMBERS, ROWS, ALGORITHMS] = [NUMBER, ROW, `\\(${MATRIX}, ${MATRIX}, ${MATRIX}\\)`].map((pattern) => new RegExp(pattern, "g"));
 
-/** The text with F(m,r) in place of the matrices of each algorithm for m outputs of r taps, as superopt.equations.abbreviated has it. */
+/** The text with names in place of the matrices of each bilinear algorithm, as superopt.equations.abbreviated has it. */
 export function abbreviated(text) {
   return text.replace(ALGORITHMS, (algorithm, ...found) => {
     const lengths = found.slice(0, 3).map((matrix) => matrix.match(ROWS).map((row) => row.match(NUMBERS).length));
-    const [[reads, ...rest], [taps], [outputs]] = lengths;
-    const even = lengths.every((rows) => rows.length === rest.length + 1 && rows.every((length) => length === rows[0]));
-    return even && reads === outputs + taps - 1 ? `F(${outputs},${taps})` : algorithm;
+    const [[reads, ...rest], [taps], [outputs]] = lengths, count = rest.length + 1;
+    if (!lengths.every((rows) => rows.length === count && rows.every((length) => length === rows[0]))) return algorithm;
+    if (reads === outputs + taps - 1) return `F(${outputs},${taps})`;
+    const rows = Math.floor(Math.sqrt(Math.floor((reads * outputs) / taps))) || 1;
+    const [inner, columns] = [reads, outputs].map((size) => Math.floor(size / rows));
+    const fits = rows * inner === reads && inner * columns === taps && rows * columns === outputs;
+    return fits ? `${rows}x${inner}x${columns}:${count}` : algorithm;
   });
 }
 
