@@ -11,6 +11,7 @@ import numpy as np
 from superopt.errors import SuperoptError
 from superopt.onnx_io.changes.probing import Saturation, perturbed, saturations, with_outputs
 from superopt.onnx_io.files.source import SourceModel
+from superopt.optimizer.check.distance import NONE, Distance
 from superopt.optimizer.check.precise import PreciseModel
 from superopt.optimizer.check.sampling import Sample, with_nudged_inputs
 from superopt.optimizer.cost.runtime import Array, LoadedModel, ModelFile, RuntimeRefusedError
@@ -18,8 +19,9 @@ from superopt.optimizer.cost.runtime import Array, LoadedModel, ModelFile, Runti
 PROBED_BYTES = 1 << 26
 """Maximum size of a model file for which variants are made in memory."""
 
-_SHARE = 0.3
-"""Maximum share of the time until the deadline that is spent on one measurement."""
+_SHARE, _FIRST_SHARE = 0.3, 0.6
+"""Maximum share of the time until the deadline that is spent on one measurement, and on the first sample in
+double precision, by which others can be judged."""
 
 _PATIENCE = 60.0
 """Maximum seconds to spend, where there is no deadline."""
@@ -39,8 +41,9 @@ class Precise:
 
 class ErrorBaseline:
     """Measures the original's own error on samples, on demand. Tensors are its outputs and the operands that
-    saturate to one. ``model`` is the model in memory, None after its release. ``why`` says why there is no
-    double precision."""
+    saturate to one. ``model`` is the model in memory, None after its release. ``own_errors`` are the largest
+    errors of outputs against double precision on the samples that were run in it. ``why`` says why there is
+    no double precision."""
 
     def __init__(self, model: LoadedModel, source: SourceModel | None, deadline: float) -> None:
         self.model: LoadedModel | None = model
@@ -53,6 +56,7 @@ class ErrorBaseline:
         self._precise_model: PreciseModel | None = None
         self._precise: dict[int, Precise | None] = {}
         self._was_too_slow = False
+        self.own_errors: dict[str, Distance] = {}
         self._perturbed: dict[int, tuple[Mapping[str, Array], ...]] = {}
         self._variants: dict[int, LoadedModel | None] = {}
         self.saturations: Mapping[str, Saturation] = {} if self._file is None else saturations(self._file)
@@ -61,7 +65,8 @@ class ErrorBaseline:
     def precise(self, sample: Sample) -> Precise | None:
         """The tensors in double precision; None where that is not possible or takes too long."""
         if id(sample) not in self._precise:
-            self._precise[id(sample)] = self._run_precisely(sample, self.until())
+            share = _SHARE if self.own_errors else _FIRST_SHARE
+            self._precise[id(sample)] = self._run_precisely(sample, self.until(share))
         return self._precise[id(sample)]
 
     def precise_soon(self, sample: Sample, share: float) -> Precise | None:
@@ -76,6 +81,10 @@ class ErrorBaseline:
         self._was_too_slow = found is None
         self.why = before
         return found
+
+    def note_own_error(self, output: str, error: Distance) -> None:
+        """Keep the error of an output against double precision on a sample."""
+        self.own_errors[output] = error.worst(self.own_errors.get(output, NONE))
 
     def perturbed(self, sample: Sample) -> tuple[Mapping[str, Array], ...]:
         """Return the tensors of runs of the original with inputs, and weights of a small model, moved by one

@@ -3,8 +3,8 @@
 An output passes if it is within the floor of the original's output; otherwise if its error against double
 precision is at most a multiple of the original's own error plus the floor. The original's own error is its
 error against double precision or its change when inputs and weights move by one unit in the last place,
-whichever is larger. Without a double-precision run only the latter is used, and errors are distances from the
-original.
+whichever is larger. Without a double-precision run of a sample, that of other samples is used in its place,
+and errors are distances from the original.
 """
 
 from __future__ import annotations
@@ -103,6 +103,10 @@ class Judge:
             found = precision = distance(a, exact)
             if found.rms <= max(CONCLUSIVE_SHARE, _COARSE * floor):
                 own, error, aim, kind = found, distance(b, exact), exact, DOUBLE
+                if settle is _as_it_is:
+                    self._baseline.note_own_error(ours.name, found)
+        elif settle is _as_it_is:
+            own = self._baseline.own_errors.get(ours.name, NONE)
         spread: list[Array] = []
         if error.excess(own, floor) > 1:
             tensors = (run.get(ours.name) for run in self._baseline.perturbed(sample))

@@ -17,7 +17,8 @@ from superopt.onnx_io import lift, load_model
 from superopt.onnx_io.changes.probing import perturbed, saturations
 from superopt.optimizer.check import Equivalence, Reference, Sampling, check_equivalence, plan_inputs
 from superopt.optimizer.check.distance import MULTIPLE, Distance, distance
-from superopt.optimizer.check.precise import PreciseModel
+from superopt.optimizer.check.error_baseline import ErrorBaseline
+from superopt.optimizer.check.precise import PreciseModel, PreciseRun
 from superopt.optimizer.cost.runtime import Array, LoadedModel
 from superopt.optimizer.pipeline.report import EquivalenceSummary
 from tests.optimizer.plants import PLANTS, all_planted, planted
@@ -316,6 +317,43 @@ def test_without_double_precision_the_spread_decides() -> None:
     assert found.passed, found.why
     assert found.evidence.reference == "spread of the original"
     assert found.evidence.why == "there was no time to run it in double precision"
+
+
+def cancellation(*, reordered: bool) -> onnx.ModelProto:
+    """The difference of two nearly equal products, most of it rounding, relative to inputs of any scale."""
+    random = np.random.default_rng(8)
+    first = random.standard_normal((256, 16)).astype(np.float32)
+    second = (first + 1e-3 * random.standard_normal((256, 16))).astype(np.float32)
+    if not reordered:
+        weights: dict[str, object] = {"a": first, "b": second}
+        nodes: list[Made] = [("MatMul", "x a", "p", {}), ("MatMul", "x b", "q", {}), ("Sub", "p q", "y", {})]
+        return typed(network(nodes, weights, {"x": [16, 256]}, {"y": TensorProto.FLOAT}))
+    order = np.argsort(random.random(256))
+    weights = {"order": order, "a": first[order], "b": second[order]}
+    nodes = [("Gather", "x order", "z", {"axis": 1}), ("MatMul", "z a", "p", {}), ("MatMul", "z b", "q", {}),
+             ("Sub", "p q", "y", {})]  # fmt: skip
+    return typed(network(nodes, weights, {"x": [16, 256]}, {"y": TensorProto.FLOAT}))
+
+
+@pytest.mark.parametrize("precise_runs", [0, 1])
+def test_the_own_error_on_one_sample_counts_on_the_others(
+    precise_runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is time to run one sample in double precision, or none; the model is too large for other runs."""
+    run, left = PreciseModel.run, iter(range(precise_runs))
+
+    def run_while_time_is_left(
+        model: PreciseModel, feeds: Mapping[str, Array], deadline: float, also: Sequence[str] = ()
+    ) -> PreciseRun:
+        if next(left, None) is None:
+            raise UnsupportedError("there was no time to run it in double precision")
+        return run(model, feeds, deadline, also)
+
+    monkeypatch.setattr(PreciseModel, "run", run_while_time_is_left)
+    monkeypatch.setattr(ErrorBaseline, "perturbed", lambda *_: ())
+    found = verdict(cancellation(reordered=False), cancellation(reordered=True))
+    assert found.passed == (precise_runs == 1), found.why
+    assert found.samples == (4 if precise_runs else 1)
 
 
 def test_the_tolerance_replaces_the_floor() -> None:
