@@ -45,6 +45,12 @@ _RUNTIMES = (
     Choice("portable", "standard ONNX operators only", cluster=True),
     Choice("onnxruntime", "ONNX Runtime's own operators, too, where that is measured to be faster"),
 )
+_STRATEGIES = (
+    Choice("ddp", "data parallelism: all devices update all parameters", cluster=True),
+    Choice("zero1", "each device updates a part, of whole gradients", cluster=True),
+    Choice("zero2", "each device updates a part, of parts of gradients", cluster=True),
+    Choice("ps", "a server updates each parameter", cluster=True),
+)
 _DIM = "Price, check and time at this size of an open dimension, as in batch=8; `superopt inspect` lists them"
 _FREEZE = "Specialise the model to this size of an open dimension, as in batch=8; all: to those of --inputs"
 _MEMORY = "Most memory for weights and tensors, of each device; on the command line as in '2 GiB'"
@@ -130,6 +136,15 @@ class Options:
         Mapping[str, object] | None, Option(_TRAINING, unset="those of train-graph", members=_SETTINGS)
     ] = None
     cluster: Annotated[str | None, Option(_CLUSTER, unset="one device", surfaces=_HERE)] = None
+    strategy: Annotated[
+        str | None,
+        Option(
+            "With a cluster and a training step: where states are updated",
+            _STRATEGIES,
+            unset="searched for",
+            surfaces=_HERE,
+        ),
+    ] = None
     samples: Annotated[int, Option("Inputs to check with", least=1, surfaces=_NOWHERE)] = 4
     patience: Annotated[
         int | None,
@@ -196,6 +211,8 @@ def wrong_options(
 ) -> Iterator[Mismatch]:
     """Everything that is wrong with values by their names in JSON, alone and together."""
     yield from mismatches(table, values, is_cluster=is_cluster)
+    if values.get("strategy") is not None and not is_cluster:
+        yield Mismatch("strategy", "none without a cluster", values["strategy"])
     if values.get("training") is None:
         return
     objective = values.get("objective", table["objective"].default)

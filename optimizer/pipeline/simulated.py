@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from superopt.errors import InvalidFileError, SuperoptError
+from superopt.errors import InvalidFileError, InvalidOptionError, SuperoptError
 from superopt.ir.graph import Graph
 from superopt.ir.terms import Equation
 from superopt.onnx_io import LiftedModel, LoweredModel
@@ -87,6 +87,8 @@ class Simulated:
         if self.given is not None:
             _require_same_model(self.given, request.lifted)
             trial.evaluate(self.given)
+        elif request.options.strategy is not None:
+            trial.adopt(request.options.strategy)
         return trial
 
     def _licences(self, rules: Sequence[Substitution]) -> Licences:
@@ -151,6 +153,19 @@ class SimulatedTrial(Trial[PlannedVariant]):
         plan = plan_from_json(given, subject, len(self._cluster))
         chosen = self._planner.evaluated(subject, Proposal("given", Origin.GIVEN, plan))
         self._given = PlannedVariant(graph, canonical.steps, trace, subject, chosen)
+
+    def adopt(self, strategy: str) -> None:
+        """Takes the plan of that name for the unchanged graph. Raises InvalidOptionError without one."""
+        graph = self._request.lifted.graph
+        subject = Subject.of(self._sized(graph), self._planner.layout)
+        if subject.step is None:
+            raise InvalidOptionError(
+                f"strategy: expected a model that is a training step (superopt train-graph) with {strategy}"
+            )
+        found = {candidate.proposal.name: candidate for candidate in self._planner.experts(subject)}
+        if strategy not in found:
+            raise InvalidOptionError(f"strategy: expected a cluster of several devices with {strategy}")
+        self._given = PlannedVariant(graph, (), (), subject, found[strategy])
 
     def _search(self, original: Original) -> PlannedVariant:
         """The given plan; else the best plan of the unchanged graph and of its rewritten forms."""

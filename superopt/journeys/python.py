@@ -64,6 +64,7 @@ def optimize(
     cut_outputs: Sequence[str] = DEFAULTS.cut_outputs,
     training: Mapping[str, object] | None = DEFAULTS.training,
     cluster: str | Path | None = DEFAULTS.cluster,
+    strategy: str | None = DEFAULTS.strategy,
     plan: str | Path | None = None,
     example_inputs: object = None,
     database: str | None = None,
@@ -108,6 +109,8 @@ def optimize(
         training: How the training step is built: options of ``superopt train-graph`` by their names in JSON.
         cluster: The file of a cluster description or a known machine, as ``dgx-h100:4``. The result then has
             a plan for all devices, chosen by predicted cost.
+        strategy: With a cluster and a training step, where states are updated: ``ddp``, ``zero1``, ``zero2``,
+            ``ps``; None for what is predicted to be fastest.
         plan: With a cluster, the report whose plan is evaluated in place of a search.
         example_inputs: For a PyTorch module the arguments of its ``forward``: a tensor, a tuple, or a dict by
             name. The model is made for their shapes.
@@ -147,6 +150,7 @@ def optimize(
             "cut_outputs": cut_outputs,
             "training": training,
             "cluster": str(cluster) if isinstance(cluster, Path) else cluster,
+            "strategy": strategy,
         }
     )
     _require_types(cluster=cluster, plan=plan, database=database, progress=progress)

@@ -95,6 +95,8 @@ def optimize(
     output = Output.beside(as_json, written, *(report or ()))
     if plan is not None and "cluster" not in given:
         raise InvalidOptionError("--plan requires --cluster")
+    if plan is not None and "strategy" in given:
+        raise InvalidOptionError("--plan and --strategy are two plans: expected one of them")
     reports = report or []
     require_destinations(written, reports)
     if "external_data" in given and written is not None and is_stream(written):

@@ -62,5 +62,24 @@ def test_a_training_step_is_planned_and_still_trains(tmp_path: Path, monkeypatch
     assert section["objective"] == "latency"
     assert "ddp" in {baseline["name"] for baseline in section["baselines"]}
     assert run(["timeline", step, report, "--cluster", cluster[1], "-o", str(tmp_path / "trace.json")]) == 0
+    served = [*cluster, "--strategy", "zero2", "--report", report, "--dry-run"]
+    assert run(["optimize", step, *served]) == 0
+    section = json.loads(Path(report).read_text())["parallel"]
+    assert (section["strategy"], section["origin"]) == ("zero2", "expert")
     losses = [train(Step(path), tmp_path / "samples.npz", steps=4).losses for path in (step, out)]
     assert losses[0] == losses[1]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "sentence"),
+    [
+        ([], "strategy: expected none without a cluster, got 'zero2'"),
+        (["--cluster", "summit-node"], "strategy: expected a model that is a training step"),
+    ],
+)
+def test_a_strategy_is_for_a_step_on_a_cluster(
+    model: Path, capsys: pytest.CaptureFixture[str], cluster: list[str], sentence: str
+) -> None:
+    out = str(model.with_name("out.onnx"))
+    assert run(["optimize", str(model), "-o", out, "--strategy", "zero2", "--budget", "60", *cluster]) == 2
+    assert sentence in capsys.readouterr().err
