@@ -29,6 +29,7 @@ from superopt.generator.run.stages import (
 )
 from superopt.generator.run.tasks import Tasks, sources, task_names
 from superopt.generator.run.usage import process_name, restart_peak
+from superopt.processes.garbage import seldom_collecting
 from superopt.processes.peak import peak_memory_bytes
 
 _STAGES = "stage"
@@ -116,7 +117,8 @@ def generate(
     if known is not None:
         return replace(known, resumed=len(stage_tasks(preset, size)))
     run = _Run(preset, size, Tasks(workers or in_process(), checkpoint), progress)
-    generation = run.generation()
+    with seldom_collecting():
+        generation = run.generation()
     if checkpoint is not None:
         checkpoint.store(_RESULT, generation)
         checkpoint.drop(*task_names(_STAGES, run.stages))
