@@ -11,16 +11,20 @@ import random
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
+from typing import cast
 
 from superopt.errors import IllTypedError
 from superopt.generator.generalise.shared_values import SharedValues, ValueId
+from superopt.generator.generalise.terms import map_terms, with_attributes
 from superopt.instances.sampler import kernel_symbols
 from superopt.instances.schemes import GeneralSearch, GroupedSearch, Scheme, symbolic_types
 from superopt.instances.search import State
 from superopt.ir.dimensions import Dimension
+from superopt.ir.numbers import NumberExpression, substituted_number
 from superopt.ir.terms import (
     Application,
+    AttributeTerm,
     Condition,
     ConditionCall,
     ConditionName,
@@ -40,7 +44,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 Attributes = Mapping[str, object]
 Types = Mapping[str, TensorType]
 
-_MOST_SCHEMES = 1 << 14
+_MOST_SCHEMES = 1 << 12
 _STEPS = ((-2, 0, 0, 2, 4), (-1, 0, 1, 2, 3))
 _IMAGE_STEPS = ((-2, 0, 0, 2, 4), (0, 1, 3, 4, 5))
 """Differences from the sizes at which an equation was found, for one instance after the other."""
@@ -75,9 +79,9 @@ class _Schemes:
         state, scheme = self._found
         return len(_free(scheme.types)) < len(_free(self._search.apart(state)))
 
-    def grouped(self, most: int) -> Iterator[Scheme]:
+    def grouped(self) -> Iterator[Scheme]:
         """Random ones in which convolutions may have groups, from the first one every time."""
-        for number in range(most):
+        for number in itertools.count():
             if number == len(self._drawn):
                 self._drawn.extend(itertools.islice(self._random, 1))
             if number == len(self._drawn):
@@ -97,12 +101,45 @@ class _Schemes:
         return iter(GroupedSearch(self.equation, random.Random(0), self.types, self.attributes))
 
 
+class _Outcomes:
+    """Whether the sides agree at one sample after the other, None where they have no types or values there;
+    found when it is asked for."""
+
+    def __init__(self, samples: Iterator[bool | None]) -> None:
+        self._samples = samples
+        self._found: list[bool | None] = []
+
+    def agreeing(self, most: int, wanted: int) -> int | None:
+        """How many of the first ``most`` samples agree, at most as many as wanted; None if one differs."""
+        agreeing = 0
+        for number in range(most):
+            if number == len(self._found):
+                self._found.extend(itertools.islice(self._samples, 1))
+            if number == len(self._found):
+                break
+            if self._found[number] is False:
+                return None
+            agreeing += self._found[number] is True
+            if agreeing == wanted:
+                break
+        return agreeing
+
+
+@dataclass(frozen=True, slots=True)
+class _Tested:
+    """The outcomes of an equation near some shapes: at the most general scheme, and at grouped ones."""
+
+    near: _Outcomes
+    grouped: _Outcomes
+
+
 class Sampler:
     """Random evaluation of equations, the same for the same equation."""
 
     def __init__(self) -> None:
         self._values = SharedValues()
         self._known: dict[tuple[object, ...], _Schemes] = {}
+        self._tested: dict[tuple[object, ...], _Tested] = {}
 
     def types_in_general(self, equation: Equation, shapes: Shapes) -> bool:
         """Whether both sides have a type for variables of these ranks."""
@@ -112,6 +149,7 @@ class Sampler:
         self, equation: Equation, shapes: Shapes, attributes: Attributes = _NO_ATTRIBUTES
     ) -> bool:
         """Whether the sides have equal types only if sizes are equal that neither side requires to be."""
+        equation, attributes = _closed(equation, attributes)
         return not compares_groups(equation) and self._schemes(equation, shapes, attributes).equates_sizes
 
     def shape_of(self, term: Term, shapes: Shapes) -> tuple[int, ...] | None:
@@ -132,40 +170,52 @@ class Sampler:
         """Whether both sides agree at ``samples`` random shapes near the given ones; None if all are
         ill-typed.
         """
+        equation, attributes = _closed(equation, attributes)
         alike = compares_groups(equation)
-        schemes = self._schemes(equation, shapes, attributes)
-        general = None if alike else schemes.general
+        general = None if alike else self._schemes(equation, shapes, attributes).general
         if not alike and (general is None or general.is_empty):
             return None
         self._values.forget_much()
-        sizes = _Sizes.near(equation, shapes)
-        near: int | None = 0
-        if general is not None:
-            typings = sizes.typings(itertools.repeat(general, 8 + 6 * samples))
-            near = self._agreeing(equation, typings, samples)
+        tested = self._outcomes(equation, shapes, attributes)
+        near = 0 if general is None else tested.near.agreeing(8 + 6 * samples, samples)
         wanted = _GROUPED_SAMPLES if alike else min(samples, _GROUPED_WANTED)
         grouped: int | None = 0
-        found = _maybe_grouped(equation)
-        if near is not None and (samples > 1 or not near) and found:
-            typings = sizes.typings(schemes.grouped(_SCHEMES_PER_SAMPLE * wanted))
-            typings = (each for each in typings if _has_groups(found, each[1]))
-            grouped = self._agreeing(equation, typings, wanted)
+        if near is not None and (samples > 1 or not near) and _maybe_grouped(equation):
+            grouped = tested.grouped.agreeing(_SCHEMES_PER_SAMPLE * wanted, wanted)
         if near is None or grouped is None:
             return False
         return bool(near + grouped) or None
 
-    def _agreeing(self, equation: Equation, typings: Iterable[tuple[int, Typing]], wanted: int) -> int | None:
-        """The number of typings, at most as many as wanted, at which the sides agree; None if they differ at
-        one."""
-        found = 0
-        for sample, typing in typings:
-            agrees = self._agrees(equation, typing, sample)
-            if agrees is False:
-                return None
-            found += agrees is True
-            if found == wanted:
-                break
-        return found
+    def _outcomes(self, equation: Equation, shapes: Shapes, attributes: Attributes) -> _Tested:
+        key = (
+            (equation.left, equation.right, equation.conditions),
+            tuple(sorted(shapes.items())),
+            tuple(sorted(attributes.items())),
+        )
+        if key not in self._tested:
+            if len(self._tested) >= _MOST_SCHEMES:
+                self._tested.clear()
+            schemes = self._schemes(equation, shapes, attributes)
+            sizes = _Sizes.near(equation, shapes)
+            self._tested[key] = _Tested(
+                _Outcomes(self._at_general(equation, schemes, sizes)),
+                _Outcomes(self._at_grouped(equation, schemes, sizes)),
+            )
+        return self._tested[key]
+
+    def _at_general(self, equation: Equation, schemes: _Schemes, sizes: _Sizes) -> Iterator[bool | None]:
+        scheme = schemes.general
+        assert scheme is not None
+        for number in itertools.count():
+            typing = sizes.typing(scheme, number)
+            yield None if typing is None else self._agrees(equation, typing, number)
+
+    def _at_grouped(self, equation: Equation, schemes: _Schemes, sizes: _Sizes) -> Iterator[bool | None]:
+        convolutions = _maybe_grouped(equation)
+        for number, scheme in enumerate(schemes.grouped()):
+            typing = sizes.typing(scheme, number)
+            has_groups = typing is not None and _has_groups(convolutions, typing)
+            yield self._agrees(equation, typing, number) if typing is not None and has_groups else None
 
     def _schemes(self, equation: Equation, shapes: Shapes, attributes: Attributes) -> _Schemes:
         """Of all equations that differ only in conditions which leave sizes open."""
@@ -248,19 +298,34 @@ class _Sizes:
         known = {f"{name}.{axis}": size for name, shape in shapes.items() for axis, size in enumerate(shape)}
         return cls(equation, known, frozenset(kernel_symbols(equation.applications)))
 
-    def typings(self, schemes: Iterable[Scheme]) -> Iterator[tuple[int, Typing]]:
-        """Each scheme at the sizes of its number, where they fit."""
-        for number, scheme in enumerate(schemes):
-            sizes = {name: self._drawn(name, number) for name in scheme.symbols}
-            instance = scheme.sized(self.equation, sizes, _MOST_ELEMENTS)
-            if instance is not None:
-                yield number, instance.typing
+    def typing(self, scheme: Scheme, number: int) -> Typing | None:
+        """The scheme at the sizes of a number; None where they do not fit."""
+        sizes = {name: self._drawn(name, number) for name in scheme.symbols}
+        instance = scheme.sized(self.equation, sizes, _MOST_ELEMENTS)
+        return instance and instance.typing
 
     def _drawn(self, name: str, number: int) -> Dimension:
         is_image = name.endswith((".2", ".3")) and name not in self.kernels
         steps = (_IMAGE_STEPS if is_image else _STEPS)[number % 2] if name in self.known else _CUTS
         drawn = steps[zlib.crc32(f"{name} {number}".encode()) % len(steps)]
         return max(1, self.known.get(name, 0) + drawn)
+
+
+def _closed(equation: Equation, attributes: Attributes) -> tuple[Equation, Attributes]:
+    """The equation with these values for its attribute variables, so that equations which are then equal
+    are tested once; the same where conditions or calculations may refer to them."""
+    if not attributes or equation.conditions or any(map(_calculates, equation.applications)):
+        return equation, attributes
+
+    def values(term: Application) -> tuple[tuple[str, AttributeTerm], ...]:
+        pairs = ((name, substituted_number(value, attributes)) for name, value in term.attributes)
+        return tuple((name, cast("AttributeTerm", value)) for name, value in pairs)
+
+    return map_terms(equation, partial(with_attributes, attributes=values)), _NO_ATTRIBUTES
+
+
+def _calculates(term: Application) -> bool:
+    return any(isinstance(value, NumberExpression) for _, value in term.attributes)
 
 
 def _maybe_grouped(equation: Equation) -> tuple[Application, ...]:

@@ -34,7 +34,7 @@ class SharedValues:
     def __init__(self) -> None:
         self._domain = SmallFieldDomain()
         self._arrays: list[SmallArray] = []
-        self._needed: dict[str, int] = {}
+        self._needed: dict[Operator, int] = {}
         self._leaves: dict[tuple[str, tuple[int, ...], int, int], ValueId] = {}
         self._applications: dict[tuple[Operator, tuple[ValueId, ...]], ValueId] = {}
         self._elements = 0
@@ -49,7 +49,7 @@ class SharedValues:
 
     def carried(self, operators: Iterable[Operator]) -> int:
         """The index of the components that variables need for these operators."""
-        return max((self._needed.get(operator.name, 0) for operator in operators), default=0)
+        return max((self._needed.get(operator, 0) for operator in operators), default=0)
 
     def variable(self, name: str, shape: tuple[int, ...], sample: int, carried: int) -> ValueId:
         """Random arrays for a variable."""
@@ -76,7 +76,7 @@ class SharedValues:
                 if carried + 1 == len(_CARRIED):
                     raise
                 own = operator.operator if isinstance(operator, BoundOperator) else operator
-                self._needed[own.name] = carried + 1
+                self._needed[own] = carried + 1
                 return None
             known = self._applications[key] = self._added(value)
         return known

@@ -8,6 +8,8 @@ from superopt.equations import canonical, format_equation, parse_equation
 from superopt.generator.generalise.conditions import differs_at_other_ranks, under_conditions
 from superopt.generator.generalise.generalisation import Generaliser
 from superopt.generator.generalise.sampling import Sampler, Shapes
+from superopt.generator.generalise.shared_values import SharedValues
+from superopt.ops.base import operator_from_attributes
 
 IMAGE, KERNEL, POINTWISE, MATRIX = (1, 2, 4, 5), (2, 2, 3, 3), (2, 2, 1, 1), (4, 4)
 
@@ -123,6 +125,43 @@ def test_what_holds_only_at_equal_sizes() -> None:
     sampler = Sampler()
     assert sampler.equates_sizes(parse_equation("enlarge[kernel=3](x) = x"), {"x": KERNEL})
     assert not sampler.equates_sizes(parse_equation("transpose(transpose(x)) = x"), {"x": MATRIX})
+
+
+def test_values_of_open_attributes_are_tested_as_written_ones() -> None:
+    text = "conv[stride={}, padding={}](x, enlarge[kernel=3](y)) <=> conv[stride={}, padding={}](x, y)"
+    opened, shapes = parse_equation(text.format(*"spsp")), {"x": IMAGE, "y": POINTWISE}
+    sampler = Sampler()
+    for stride, padding, expected in (((2, 2), "same", True), ((2, 1), "valid", None)):
+        written = parse_equation(text.format(*(stride, padding) * 2))
+        assert sampler.holds(opened, shapes, {"s": stride, "p": padding}) is expected
+        assert sampler.holds(written, shapes) is Sampler().holds(written, shapes) is expected
+
+
+def test_further_samples_decide_anew() -> None:
+    """One sample has no groups, and says nothing about further ones."""
+    text, shapes, _ = CONDITIONS["outputs side by side need one group"]
+    sampler = Sampler()
+    answers = [sampler.holds(parse_equation(text), shapes, samples=samples) for samples in (1, 3, 6, 1)]
+    assert answers == [True, False, False, True]
+
+
+def test_values_carry_what_their_own_operators_need() -> None:
+    """Exponentials need exponents and comparisons an order, the same operator without them only residues."""
+    plain, rectified, logistic = (
+        operator_from_attributes("conv", {"activation": name}) for name in ("none", "relu", "sigmoid")
+    )
+    values = SharedValues()
+    for operator in (plain, rectified, logistic):
+        found = None
+        while found is None:
+            carried = values.carried([operator])
+            found = values.applied(operator, _image_and_kernel(values, carried), carried)
+    assert [values.carried([operator]) for operator in (plain, rectified, logistic)] == [0, 1, 2]
+    assert values.carried([plain, logistic]) == 2
+
+
+def _image_and_kernel(values: SharedValues, carried: int) -> tuple[int, int]:
+    return values.variable("x", IMAGE, 0, carried), values.variable("y", KERNEL, 0, carried)
 
 
 def test_blocks_that_only_align_in_squares_do_not_hold() -> None:
