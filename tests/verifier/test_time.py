@@ -21,6 +21,7 @@ from superopt.equations import parse_equation
 from superopt.verifier import Status, verify, verify_most_general
 from superopt.verifier.certificates.certificate import certificate_object
 from superopt.verifier.conditions.inference import infer_condition
+from superopt.verifier.prove.solver import SolverLimits
 
 ROOT = Path(__file__).parents[2]
 CLOCKS = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
@@ -203,6 +204,16 @@ def test_a_verdict_depends_neither_on_hashes_nor_on_what_was_judged_before(
         check=True,
     )
     assert json.loads(done.stdout) == usual
+
+
+def test_judged_rules_leave_no_memory_behind_that_a_limit_would_count() -> None:
+    """Z3's ``max_memory`` counts that of the whole process, whose rules depend on the number of jobs."""
+    _told([PROVED[0]])
+    before = z3.Z3_get_estimated_alloc_size()
+    for rule in (*PROVED, UNPROVED):
+        _told([rule])
+    kept_megabytes = (z3.Z3_get_estimated_alloc_size() - before) / 1e6
+    assert kept_megabytes < SolverLimits().megabytes / 100
 
 
 def test_clocks_are_read_only_for_reports() -> None:
