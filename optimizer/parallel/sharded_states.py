@@ -63,7 +63,21 @@ class ShardedStates:
             axis = self._axis(parameter)
             if axis is not None:
                 parts[node] = axis
-        return SampleDivision(self.subject, self.mesh, self.licence, range(len(self.mesh.sizes)), parts)
+        return SampleDivision(self.subject, self.mesh, self.licence, self._axes, parts)
+
+    @cached_property
+    def _axes(self) -> tuple[int, ...]:
+        """As many axes of the machine as divide the number of samples; others repeat the work."""
+        batches = [self._sizes(node)[0] for node in self.step.data if self._sizes(node)]
+        found: tuple[int, ...] = ()
+        for axis in range(len(self.mesh.sizes)):
+            count = self._devices((*found, axis))
+            if all(samples % count == 0 for samples in batches):
+                found = (*found, axis)
+        return found
+
+    def _devices(self, axes: Sequence[int]) -> int:
+        return math.prod(self.mesh.sizes[axis] for axis in axes)
 
     def _served(self) -> Sharding:
         loads = [0] * len(self.mesh.devices)
@@ -125,18 +139,17 @@ class ShardedStates:
         return len(outputs) == 1 and shape_of(outputs[0]) == shape
 
     def _shape(self, state: StateTensor) -> tuple[int, ...]:
-        (type_,) = self.subject.graph[state.input].types
-        return (
-            tuple(size for size in type_.shape if isinstance(size, int))
-            if isinstance(type_, TensorType)
-            else ()
-        )
+        return self._sizes(state.input)
+
+    def _sizes(self, node: NodeId) -> tuple[int, ...]:
+        (type_,) = self.subject.graph[node].types
+        return shape_of(type_) if isinstance(type_, TensorType) else ()
 
     def _elements(self, state: StateTensor) -> int:
         return math.prod(self._shape(state))
 
     def _axis(self, parameter: StateTensor) -> int | None:
-        """The first axis that can be divided among all devices."""
-        count = len(self.mesh.devices)
+        """The first axis that can be divided among the devices that have different samples."""
+        count = self._devices(self._axes)
         axes = (axis for axis, size in enumerate(self._shape(parameter)) if size % count == 0)
         return next(axes, None)

@@ -60,6 +60,12 @@ def test_data_parallelism_sends_every_gradient_once(
     assert _data_parallel(step, 2).communication_bytes == 4 * (gradients + others)
 
 
+def test_samples_are_divided_as_far_as_their_number_allows() -> None:
+    """Two groups of three devices: 8 samples are not divided into six parts."""
+    step = explicit_step(zoo.build("light-mlp", batch=8), loss="cross-entropy")
+    assert _data_parallel(step, 6).communication_bytes == 3 * _data_parallel(step, 2).communication_bytes
+
+
 def test_gradients_of_an_unrolled_network_are_added_before_they_are_reduced() -> None:
     """The rows of the embedding table travel instead of its gradient."""
     step = explicit_step(zoo.build("light-lstm-lm", batch=8), loss="cross-entropy")
