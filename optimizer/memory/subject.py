@@ -15,7 +15,6 @@ from superopt.optimizer.cost.memory_session import MemoryPlan
 from superopt.optimizer.cost.resident import Resident, resident_bytes
 from superopt.optimizer.cost.runtime import Array
 from superopt.optimizer.memory.nodes import NodeProgram, program_of
-from superopt.optimizer.training.description import read_description
 from superopt.optimizer.training.metadata import is_step
 
 if TYPE_CHECKING:
@@ -34,6 +33,8 @@ class StepOutputs:
         """Those of a model, none unless it is a training step."""
         if not is_step(model):
             return StepOutputs({})
+        from superopt.optimizer.training.description import read_description  # imports pydantic
+
         return StepOutputs({state.output: state.input for state in read_description(model, name).states})
 
 

@@ -25,6 +25,7 @@ from superopt.ir.terms import AttributeTerm, ConditionTerm, attribute_variables,
 from superopt.ops import OPERATORS, attribute_names
 from superopt.ops.attributes import NUMBERS
 from superopt.ops.filter_algorithms import KARATSUBA
+from superopt.ops.product_algorithms import DOT, STRASSEN
 from superopt.ops.terms import application
 from tests.ops.algorithms import BY_HALVES
 
@@ -47,6 +48,7 @@ VALUES: dict[str, st.SearchStrategy[AttributeTerm]] = {
     ),
     **dict.fromkeys(NUMBERS, fractions),
     **dict.fromkeys(("size", "channels"), st.integers(1, 9)),
+    "algorithm": st.sampled_from((STRASSEN, DOT)),
     "degree": st.integers(2, 9),
     **dict.fromkeys(("rows", "columns"), st.sampled_from(((), KARATSUBA, BY_HALVES))),
     **dict.fromkeys(("shape", "sizes"), st.lists(sizes, max_size=3).map(tuple)),

@@ -81,8 +81,8 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
         "options": [
             "alpha", "budget", "cluster", "cut_inputs", "cut_outputs", "dims", "exact_rounding",
             "exclude_rules", "external_data", "fp16", "freeze", "inline_functions", "inputs", "keep",
-            "max_candidates", "memory_limit", "objective", "opset", "runtime", "search", "seed", "target",
-            "threads", "tolerance", "training",
+            "max_candidates", "memory_limit", "objective", "opset", "runtime", "search", "seed", "strategy",
+            "target", "threads", "tolerance", "training",
         ],
         "rules": ["applied", "loaded", "matched"],
         "suspects": "list",

@@ -308,7 +308,7 @@ def test_large_weights_go_beside_the_model(tmp_path: Path) -> None:
 
 
 def test_every_name_is_described() -> None:
-    assert len(set(zoo.names())) == 49
+    assert len(set(zoo.names())) == 52
     for name in zoo.names():
         description = zoo.describe(name)
         assert description.name == name

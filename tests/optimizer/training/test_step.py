@@ -14,6 +14,7 @@ from superopt import zoo
 from superopt.axioms import load_axioms
 from superopt.errors import InvalidModelError, InvalidOptionError, SuperoptError, UnsupportedError
 from superopt.onnx_io import ModelSource, lift, load_model
+from superopt.onnx_io.lower import extending
 from superopt.optimizer.training.description import Role, read_description
 from superopt.optimizer.training.running import Step
 from superopt.optimizer.training.step import BuiltStep, build_step
@@ -272,7 +273,7 @@ def test_a_step_is_lifted_with_few_opaque_nodes() -> None:
 
 
 def test_large_steps_go_to_external_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("superopt.onnx_io.lower.extending.INLINE_BYTES", 1000)
+    monkeypatch.setattr(extending, "INLINE_BYTES", 1000)
     model = network("light-mlp")
     built(model).model.save(tmp_path / "step.onnx")
     data = [path for path in tmp_path.iterdir() if path.suffix == ".data"]
