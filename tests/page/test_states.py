@@ -291,7 +291,7 @@ def finished(service: Service, model: Path) -> str:
         answer = http.post(
             "/v1/optimizations",
             files={"model": ("large.onnx", model.read_bytes())},
-            data={"options": '{"budget": 20, "max_candidates": 50}'},
+            data={"options": '{"budget": 50, "max_candidates": 50}'},
             headers={"Prefer": "wait=60"},
         )
     assert answer.json()["state"] == "succeeded", answer.text
