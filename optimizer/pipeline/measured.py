@@ -37,10 +37,14 @@ from superopt.optimizer.search import (
     RuleSet,
     SearchLimits,
     SearchResult,
+    Shortened,
     Watch,
+    error_of,
+    more_accurate,
     search_named,
     without_rules,
 )
+from superopt.rewriting import Substitution
 
 _LOG = logging.getLogger(__name__)
 
@@ -84,7 +88,7 @@ class MeasuredTrial(Trial[PricedVariant]):
         super().__init__(prepared, target.provider if target.is_here else Provider.CPU)
         self._target = target
         self._objective = objective
-        self._rules = prepared.usable
+        self._rules: tuple[Substitution, ...] = tuple(prepared.usable)
         self._sizing: Sizing | None = None
         self._start: GraphCost | None = None
         self._result: SearchResult | None = None
@@ -144,7 +148,7 @@ class MeasuredTrial(Trial[PricedVariant]):
         decision = self._decision = self._decision_on(original, variant.start)
         self._tell("timing")
         self._request.heeds_interrupt()
-        verdict = self._judged(variant)
+        verdict = self._with_smaller_errors(self._judged(variant))
         if not verdict.accepted:
             verdict = self.last = self._second_opinion(verdict)
         if not verdict.accepted and variant.canonical and verdict.variant.trace:
@@ -204,7 +208,10 @@ class MeasuredTrial(Trial[PricedVariant]):
         )
         rules = [rule for rule in self._rules if rule.rule_id not in distrusted]
         watch = Watch(limits, request.cancel, forward)
-        return search_named(options.search).run(start, RuleSet(rules, self._prepared.protected), watch)
+        result = search_named(options.search).run(start, RuleSet(rules, self._prepared.protected), watch)
+        found = Shortened(result.best, result.trace)
+        chosen = more_accurate(start, found, rules, lambda: time.monotonic() < deadline)
+        return replace(result, best=chosen.cost, trace=chosen.trace)
 
     def _variant(self, start: GraphCost, result: SearchResult) -> PricedVariant:
         steps = self._prepared.canonical.steps
@@ -222,6 +229,24 @@ class MeasuredTrial(Trial[PricedVariant]):
             return None
         self._result = result
         return self._variant(start, result)
+
+    def _with_smaller_errors(self, rejected: Verdict[PricedVariant]) -> Verdict[PricedVariant]:
+        """Searches again without the rules that round most, as long as outputs are not equal: without those
+        that round as much as the less accurate half of the rules applied, and in the end without any that
+        round more than what they replace."""
+        while rejected.equivalence is not None and not rejected.equivalence.passed:
+            variant = rejected.variant
+            applied = [rule for rule in self._rules if rule.rule_id in variant.rules and error_of(rule) > 1]
+            if not applied or self._request.heeds_interrupt():
+                break
+            limit = sorted(map(error_of, applied))[len(applied) // 2]
+            self._rules = tuple(rule for rule in self._rules if error_of(rule) < limit)
+            dropped = [rule.rule_id for rule in applied if error_of(rule) >= limit]
+            found = self._searched_again(variant.start) or self._left(variant, dropped)
+            if not found.trace:
+                break
+            rejected = self._judged(found)
+        return rejected
 
     def _second_opinion(self, rejected: Verdict[PricedVariant]) -> Verdict[PricedVariant]:
         """Searches again without the rules whose predicted gain was not confirmed, while time allows. A rule

@@ -1,5 +1,6 @@
 """Search for cheaper equivalent graphs, and replay of recorded traces."""
 
+from superopt.optimizer.search.accuracy import error_of, more_accurate
 from superopt.optimizer.search.backtracking import Backtracking
 from superopt.optimizer.search.minimise import Shortened, minimised
 from superopt.optimizer.search.protocol import (
@@ -32,7 +33,9 @@ __all__ = [
     "StoppedBy",
     "TraceStep",
     "Watch",
+    "error_of",
     "minimised",
+    "more_accurate",
     "replay",
     "retraced",
     "search_named",
