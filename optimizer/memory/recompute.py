@@ -79,7 +79,7 @@ class _Eviction:
 
     def __init__(self, program: Program, ends: float) -> None:
         self.program = program
-        self.base: Sequence[int] = _bases(program)
+        self.base: Sequence[int] = bases(program)
         self.limit = 0
         self._ends = ends
         self._views = _views(program, self.base)
@@ -236,7 +236,7 @@ def _excess(curve: Sequence[int], limit: int) -> int:
     return sum(at - limit for at in curve if at > limit)
 
 
-def _bases(program: Program) -> list[int]:
+def bases(program: Program) -> list[int]:
     """For each tensor the one whose memory it has: itself, unless it is a view."""
     bases = list(range(len(program.sizes)))
     for operation in program.operations:
