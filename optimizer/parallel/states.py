@@ -74,6 +74,11 @@ class StepStates:
         )
 
     @cached_property
+    def by_input(self) -> Mapping[NodeId, StateTensor]:
+        """The states by the node of their present value."""
+        return {state.input: state for state in self.states}
+
+    @cached_property
     def by_next(self) -> Mapping[Value, tuple[StateTensor, ...]]:
         """The states by their next value."""
         found: dict[Value, tuple[StateTensor, ...]] = {}

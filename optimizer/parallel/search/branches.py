@@ -11,6 +11,9 @@ from superopt.optimizer.parallel.search.elimination import cuts
 from superopt.optimizer.parallel.search.subject import Subject
 from superopt.traversal import postorder
 
+_NEGLIGIBLE = 0.01
+"""Share of the elements of the largest branch below which a branch has no share of the machine."""
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -20,7 +23,8 @@ class Block:
 
 
 def blocks(subject: Subject) -> tuple[Block, ...]:
-    """The blocks of two or more branches. Inputs and outputs of the graph count as cuts."""
+    """The blocks of two or more branches that are not negligible. Inputs and outputs of the graph count as
+    cuts."""
     count = len(subject.operations)
     edges = [(edge.source + 1, edge.target + 1) for edge in subject.edges]
     has_input = {edge.target for edge in subject.edges}
@@ -34,10 +38,18 @@ def blocks(subject: Subject) -> tuple[Block, ...]:
         neighbours[source].add(target)
         neighbours[target].add(source)
     for first, last in itertools.pairwise(anchors):
-        branches = _components(range(first + 1, last), neighbours)
+        components = _components(range(first + 1, last), neighbours)
+        branches = _heavy(subject, [tuple(n - 1 for n in component) for component in components])
         if len(branches) > 1:
-            found.append(Block(tuple(tuple(n - 1 for n in branch) for branch in branches)))
+            found.append(Block(branches))
     return tuple(found)
+
+
+def _heavy(subject: Subject, branches: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+    """The branches that are not negligible beside the largest, such as the counter of a training step."""
+    sizes = [sum(subject.operations[number].tensor_elements for number in branch) for branch in branches]
+    most = max(sizes, default=0)
+    return tuple(branch for branch, size in zip(branches, sizes, strict=True) if size >= _NEGLIGIBLE * most)
 
 
 def shares_of(

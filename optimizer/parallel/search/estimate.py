@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from superopt.ir.graph import Value
 from superopt.ir.types import TensorType
 from superopt.ops.traits import ALIASES
+from superopt.optimizer.parallel.search.carried import Kept, tensor_bytes
 from superopt.optimizer.parallel.search.choices import Choice, Choices, degrees_of
 from superopt.optimizer.parallel.search.elimination import Problem
 from superopt.optimizer.parallel.search.mesh import Mesh
@@ -75,6 +78,16 @@ class Known:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Stays:
+    """The inputs that are kept for an operation, and the ports of results that are alive where a step holds
+    most, and of those that the graph returns and that stay where they are made."""
+
+    kept: tuple[Kept, ...]
+    held: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
 @dataclass
 class Estimator:
     """Cost tables on one mesh. ``trains``: gradients flow back and weights are synchronised.
@@ -91,7 +104,6 @@ class Estimator:
     known: Known = field(default_factory=Known)
 
     def __post_init__(self) -> None:
-        outputs = {value.node for value in self.subject.graph.outputs}
         self.kinds = tuple(
             self.known.kind(
                 operation.operator,
@@ -100,9 +112,9 @@ class Estimator:
                 operation.splits,
                 operation.weights,
                 operation.passes,
-                operation.node in outputs,
+                self._stays(number),
             )
-            for operation in self.subject.operations
+            for number, operation in enumerate(self.subject.operations)
         )
         self._edge_kinds = {
             edge: self.known.kind(
@@ -113,7 +125,7 @@ class Estimator:
                 edge.returns,
                 edge.alike,
             )
-            for edge in self.subject.edges
+            for edge in (*self.subject.edges, *self.subject.carried.edges)
         }
 
     def problem(self, choices: Sequence[Choices], cost_weights: CostWeights) -> Problem:
@@ -124,15 +136,21 @@ class Estimator:
             table = self.edge(edge, choices[edge.source], choices[edge.target])
             pair = (edge.source, edge.target)
             between[pair] = self.tables.added(between[pair], table) if pair in between else table
+        for edge in self.subject.carried.edges:
+            table = self.edge(edge, choices[edge.source], choices[edge.target])
+            pair = (min(edge.source, edge.target), max(edge.source, edge.target))
+            table = table if pair[0] == edge.source else self.tables.turned(table)
+            between[pair] = self.tables.added(between[pair], table) if pair in between else table
         return Problem(own, between)
 
     def around(self, number: int, options: Choices, chosen: Sequence[Choice]) -> Costs:
         """[options]: cost of an operation and of its inputs and outputs, with all other choices fixed."""
         total = self.own(number, options, CostWeights()).costs
-        for edge in self.subject.incoming[number]:
+        carried = self.subject.carried
+        for edge in (*self.subject.incoming[number], *carried.arriving(number)):
             before = self.known.interned((chosen[edge.source],))
             total = total + self.edge(edge, before, options).costs[0]
-        for edge in self.subject.outgoing[number]:
+        for edge in (*self.subject.outgoing[number], *carried.leaving(number)):
             after = self.known.interned((chosen[edge.target],))
             total = total + self.edge(edge, options, after).costs[:, 0]
         return total
@@ -181,7 +199,7 @@ class Estimator:
         if found is not None:
             return found
         operation = self.subject.operations[number]
-        is_output = any(value.node == operation.node for value in self.subject.graph.outputs)
+        stays = self._stays(number)
         kind = self.kinds[number]
         work = np.array(
             [self._work(kind, operation, degrees_of(operation, c, self.mesh)) for c in choices.all]
@@ -194,16 +212,37 @@ class Estimator:
             if self.trains and type_.element.is_float:
                 shared += synchronisation(operation, choices.all, slot, size, self.prices)
             memory += self.weight_copies * size * part(read(operation, choices.all, slot), self.mesh.sizes)
+        for kept in stays.kept:
+            size = kept.tensors * tensor_bytes(operation.inputs[kept.slot]) / kept.alike
+            memory += size * part(read(operation, choices.all, kept.slot), self.mesh.sizes)
         for port, type_ in enumerate(operation.outputs):
             states = made(operation, choices.all, port)
             size = tensor_bytes(type_)
-            if self.trains and operation.operator.name not in ALIASES:
+            if (self.trains and operation.operator.name not in ALIASES) or port in stays.held:
                 memory += size * part(states, self.mesh.sizes)
-            if is_output:
+            if port in stays.outputs:
                 wanted = np.where(states == TERM, WHOLE, states)
                 work = work + np.diagonal(redistribution(states, wanted, size, self.prices))
         found = self.known.parts[key] = (work, shared, memory)
         return found
+
+    def _stays(self, number: int) -> _Stays:
+        """What an operation of the subject leaves in memory or returns."""
+        operation, carried = self.subject.operations[number], self.subject.carried
+        values = [Value(operation.node, port) for port in range(len(operation.outputs))]
+        return _Stays(
+            carried.kept.get(number, ()),
+            tuple(port for port, value in enumerate(values) if value in carried.held),
+            tuple(
+                port
+                for port, value in enumerate(values)
+                if value in self._returned and value not in carried.returned
+            ),
+        )
+
+    @cached_property
+    def _returned(self) -> frozenset[Value]:
+        return frozenset(self.subject.graph.outputs)
 
     def _work(self, kind: int, operation: Operation, degrees: tuple[int, ...]) -> float:
         key = (kind, degrees)
@@ -211,13 +250,6 @@ class Estimator:
         if found is None:
             found = self.known.works[key] = self.compute(operation, degrees, self.mesh.devices)
         return found
-
-
-def tensor_bytes(type_: TensorType) -> int:
-    """The bytes of a tensor of concrete size."""
-    elements = type_.elements
-    assert isinstance(elements, int), "sizes are known when a plan is made"
-    return elements * type_.element.bytes_per_element
 
 
 def task_types(

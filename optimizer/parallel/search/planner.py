@@ -91,7 +91,7 @@ class Planner:
     def estimate(self, graph: Graph) -> float:
         """Estimated cost of the best mapping on all devices; guides the substitution search."""
         mesh = Mesh.of(self.cluster)
-        mapper = self._mapper(Subject.of(graph, self.layout), mesh)
+        mapper = self.mapper(Subject.of(graph, self.layout), mesh)
         return min(mapping.estimate for mapping in mapper.mappings(self.memory_limit))
 
     def plan(self, graph: Graph) -> Planned:
@@ -126,7 +126,7 @@ class Planner:
 
     def least_memory_plan(self, subject: Subject) -> SimulatedPlan:
         """The plan with the lowest estimated memory per device."""
-        mappings = self._mapper(subject, Mesh.of(self.cluster)).mappings(0)
+        mappings = self.mapper(subject, Mesh.of(self.cluster)).mappings(0)
         least = min(mappings, key=lambda mapping: mapping.memory)
         plan = least.assignment.plan(subject)
         return self.evaluated(subject, Proposal("least memory", Origin.MAPPING, plan, least.assignment))
@@ -157,7 +157,7 @@ class Planner:
         for mesh in submachines(self.cluster):
             if self.is_expired() and any(candidate.fits for candidate in seen):
                 break
-            mapper = self._mapper(subject, mesh)
+            mapper = self.mapper(subject, mesh)
             mappings = mapper.mappings(self.memory_limit)
             if mesh == whole:
                 mappings += self._less_cautious(mapper, seen)
@@ -190,7 +190,7 @@ class Planner:
             if meshes is None or self.is_expired() or worse > _WORSE_MACHINES:
                 continue
             fastest: SimulatedPlan | None = None
-            mapper = self._mapper(subject, meshes[0])
+            mapper = self.mapper(subject, meshes[0])
             mapping = mapper.mappings(self.memory_limit * count)[0]
             choices = mapping.assignment.choices
             costs = mapper.costs(choices)
@@ -208,7 +208,8 @@ class Planner:
             worse += fastest is None or fastest.rank > best.rank
         return found
 
-    def _mapper(self, subject: Subject, mesh: Mesh) -> Mapper:
+    def mapper(self, subject: Subject, mesh: Mesh) -> Mapper:
+        """The search for mappings of the graph on that mesh."""
         known = self._estimators.get(mesh)
         if known is None:
             prices = self._prices.setdefault(
@@ -236,7 +237,7 @@ class Planner:
                 break
             refinement = Refinement(
                 subject,
-                self._mapper(subject, assignment.mesh),
+                self.mapper(subject, assignment.mesh),
                 self.simulator(subject),
                 self._fits,
                 self._simulations(len(subject.operations)),

@@ -21,7 +21,7 @@ from superopt.ir.plan import Parallelism, Plan
 from superopt.optimizer.parallel.experts import Assignment
 from superopt.optimizer.parallel.search.choices import ALONE, Choice, parallelism
 from superopt.optimizer.parallel.search.mapping import Mapper
-from superopt.optimizer.parallel.search.subject import Operation, Subject
+from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.simulator import Simulation, Simulator
 
 _KINDS_TRIED = 60
@@ -120,7 +120,7 @@ class Refinement:
     def _by_operation(self, start: Refined) -> Refined:
         best, end, helped = start, self._work + self.simulations, True
         operations = self.subject.operations
-        order = sorted(range(len(operations)), key=lambda n: -_weight(operations[n]))
+        order = sorted(range(len(operations)), key=lambda n: -operations[n].tensor_elements)
         while helped:
             helped = False
             for number in order:
@@ -249,10 +249,5 @@ class Refinement:
             key = (operation.operator, operation.inputs, operation.splits, assignment.choices[number])
             groups.setdefault(key, []).append(number)
         yield from sorted(
-            groups.values(), key=lambda group: -len(group) * _weight(self.subject.operations[group[0]])
+            groups.values(), key=lambda group: -len(group) * self.subject.operations[group[0]].tensor_elements
         )
-
-
-def _weight(operation: Operation) -> int:
-    elements = [type_.elements for type_ in (*operation.inputs, *operation.outputs)]
-    return sum(count for count in elements if isinstance(count, int))

@@ -13,6 +13,7 @@ from superopt.ir.types import TensorType, ValueType
 from superopt.ops import Operator
 from superopt.ops.opaque import Opaque
 from superopt.ops.splits import Splits
+from superopt.optimizer.parallel.search.carried import Carried, Edge
 from superopt.optimizer.parallel.states import StepLayout, StepStates
 from superopt.optimizer.parallel.task_costs import backward_passes
 from superopt.optimizer.parallel.tasks import splits_of
@@ -35,19 +36,11 @@ class Operation:
     weights: tuple[int, ...]
     passes: int
 
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """A value from one planned node to a slot of another, both by number. ``returns``: in training its
-    gradient flows back. ``alike`` is the number of equal operations that read the value: one transfer serves
-    them all."""
-
-    source: int
-    port: int
-    target: int
-    slot: int
-    returns: bool
-    alike: int = 1
+    @property
+    def tensor_elements(self) -> int:
+        """The number of elements that it reads and makes."""
+        sizes = [type_.elements for type_ in (*self.inputs, *self.outputs)]
+        return sum(size for size in sizes if isinstance(size, int))
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +54,11 @@ class Subject:
     edges: tuple[Edge, ...]
     numbers: Mapping[NodeId, int] = field(repr=False)
     step: StepStates | None = None
+
+    @cached_property
+    def carried(self) -> Carried:
+        """What is kept from one step to the next, and throughout it."""
+        return Carried.of(self.graph, self.numbers, self.step)
 
     @cached_property
     def incoming(self) -> tuple[tuple[Edge, ...], ...]:
@@ -80,11 +78,15 @@ class Subject:
 
     @cached_property
     def neighbours(self) -> tuple[tuple[int, ...], ...]:
-        """For every operation its producers, then its consumers."""
-        return tuple(
-            tuple(dict.fromkeys((*(e.source for e in before), *(e.target for e in after))))
+        """For every operation its producers, then its consumers, then those of states in other steps."""
+        found = [
+            dict.fromkeys((*(e.source for e in before), *(e.target for e in after)))
             for before, after in zip(self.incoming, self.outgoing, strict=True)
-        )
+        ]
+        for edge in self.carried.edges:
+            found[edge.source][edge.target] = None
+            found[edge.target][edge.source] = None
+        return tuple(map(tuple, found))
 
     @staticmethod
     def of(graph: Graph, layout: StepLayout | None = None) -> Subject:

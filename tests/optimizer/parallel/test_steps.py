@@ -11,7 +11,8 @@ import pytest
 from superopt import zoo
 from superopt.ir.plan import Parallelism, Plan
 from superopt.onnx_io import build_model
-from superopt.optimizer.parallel.experts import experts
+from superopt.optimizer.parallel.experts import ONE_DEVICE, assignments, experts
+from superopt.optimizer.parallel.search.candidates import Origin
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.planner import Planner
 from superopt.optimizer.parallel.sharded_states import DDP, SERVERS, ZERO_1, ZERO_2
@@ -129,6 +130,30 @@ def test_the_search_is_not_slower_than_data_parallelism() -> None:
     step = explicit_step(_unitys_mlp())
     planned = Planner(devices(2), LATENCY, layout=step.layout).plan(step.graph)
     assert planned.best.simulation.microseconds <= _data_parallel(step, 2).microseconds
+
+
+def test_the_estimate_of_the_search_counts_states() -> None:
+    """Next values that are sent to where they are read, and what is held throughout a step."""
+    step, machine = explicit_step(_unitys_mlp(), "adam"), devices(4)
+    mapper = Planner(machine, LATENCY, layout=step.layout).mapper(step.subject, Mesh.of(machine))
+    estimates: dict[str, float] = {}
+    for name, assignment in assignments(step.subject, Mesh.of(machine)):
+        estimate = mapper.mapping(name, assignment.choices)
+        exact = simulate(step.graph, assignment.plan(step.subject), machine, LATENCY, step.states)
+        assert 0.7 * max(exact.memory_bytes) < estimate.memory < 1.1 * max(exact.memory_bytes), name
+        assert estimate.estimate > 0.99 * exact.microseconds, name
+        estimates[name] = estimate.estimate
+    assert estimates[ONE_DEVICE] < estimates[ZERO_2] < estimates[SERVERS] < estimates[DDP]
+
+
+def test_the_search_divides_states_where_nobody_asks_for_it() -> None:
+    step = explicit_step(_unitys_mlp(), "adam")
+    planned = Planner(devices(4), LATENCY, layout=step.layout).plan(step.graph)
+    mapped = [found for found in planned.candidates if found.proposal.origin is Origin.MAPPING]
+    fastest = min(mapped, key=lambda found: found.rank).simulation
+    for expert in planned.experts:
+        assert fastest.microseconds < expert.simulation.microseconds
+        assert max(fastest.memory_bytes) < max(expert.simulation.memory_bytes)
 
 
 def _strategies(step: ExplicitStep, machine: Cluster) -> dict[str, Plan]:
