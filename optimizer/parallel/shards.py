@@ -7,6 +7,7 @@ is valid for sequential execution; segments of different devices may run concurr
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -16,6 +17,8 @@ from superopt.ir.types import TensorType
 from superopt.optimizer.parallel.boxes import Region
 from superopt.optimizer.parallel.communication import CollectiveStep, communication, summed
 from superopt.optimizer.parallel.placement import Placement, regions_of
+from superopt.optimizer.parallel.residence import residences
+from superopt.optimizer.parallel.states import StepStates
 from superopt.optimizer.parallel.tasks import divided, part_type, shape_of, tensor_of
 
 
@@ -72,9 +75,10 @@ class Program:
     outputs: tuple[Output, ...]
 
 
-def programmed(graph: Graph, plan: Plan) -> Program:
-    """The programs of all devices. Raises UnsupportedError and InvalidOptionError as ``execute`` does."""
-    building = _Building(graph, plan)
+def programmed(graph: Graph, plan: Plan, step: StepStates | None = None) -> Program:
+    """The programs of all devices. The next value of a state of ``step`` ends where the state is read.
+    Raises UnsupportedError and InvalidOptionError as ``execute`` does."""
+    building = _Building(graph, plan, step)
     for node in graph.order:
         if not isinstance(graph[node].operator, Input) and node not in graph.weight_only:
             building.add(graph[node])
@@ -110,8 +114,10 @@ class _Open:
 
 
 class _Building:
-    def __init__(self, graph: Graph, plan: Plan) -> None:
+    def __init__(self, graph: Graph, plan: Plan, step: StepStates | None) -> None:
         self._graph = graph
+        self._step = step
+        self._read: dict[Value, dict[Placement, None]] = defaultdict(dict)
         self._plan = plan
         self._entries: list[_Open | Delivery] = []
         self._open: dict[int, _Open] = {}
@@ -123,6 +129,7 @@ class _Building:
         """Adds all tasks of an operator."""
         tasks = divided(self._graph, self._plan, node)
         for value, want in zip(node.inputs, tasks.needs, strict=True):
+            self._read[value][want] = None
             self._deliver(value, want)
         self._places.update(zip(node.values, tasks.makes, strict=True))
         for device in tasks.how.devices:
@@ -143,16 +150,25 @@ class _Building:
         for value in self._graph.outputs:
             shape = shape_of(tensor_of(self._graph, value))
             made = self._places.get(value)
-            outputs.append(Output(value, shape, None if made is None else summed(made)))
             if made is None:
+                outputs.append(Output(value, shape, None))
                 continue
-            self._deliver(value, summed(made))
+            ends = self._ends(value, made, shape)
+            outputs.append(Output(value, shape, ends[0]))
+            for place in ends:
+                self._deliver(value, place)
             for device in made.devices:
                 self._made[value, device].read[value] = None
         return Program(
             tuple(entry.closed() if isinstance(entry, _Open) else entry for entry in self._entries),
             tuple(outputs),
         )
+
+    def _ends(self, value: Value, made: Placement, shape: tuple[int, ...]) -> tuple[Placement, ...]:
+        """The placements in which an output ends."""
+        states = () if self._step is None else self._step.by_next.get(value, ())
+        read = [place for state in states for place in self._read.get(Value(state.input, 0), ())]
+        return residences(read, shape) if read else (summed(made),)
 
     def _segment(self, device: int) -> _Open:
         if device not in self._open:

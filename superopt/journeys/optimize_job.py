@@ -16,7 +16,7 @@ from superopt.errors import InvalidModelError
 from superopt.files import atomic_path
 from superopt.journeys import in_process as api
 from superopt.journeys.clusters import described_cluster, find_cluster
-from superopt.journeys.report_files import read_report, write_report
+from superopt.journeys.report_files import read_plan, write_report
 from superopt.journeys.supervision import ORIGINAL
 from superopt.onnx_io import LoweredModel, load_model
 from superopt.onnx_io.files.detaching import attach, detach
@@ -110,7 +110,7 @@ def _sha256(path: Path) -> str:
 def _read_plan(plan: str, path: Path, given: Path | None) -> Mapping[str, object]:
     """The report with a plan. One about the ``given`` model is about that in ``path``, whose weights were
     moved."""
-    report = read_report(Path(plan))
+    report = read_plan(Path(plan))
     if given is None or "model" not in report:
         return report
     model = section_of(report, "model")

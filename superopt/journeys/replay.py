@@ -169,7 +169,7 @@ def write_shards(
     """
     lifted, graph = _rewritten(model, report, database)
     recorded = _plan(graph, report)
-    program = programmed(recorded.graph, recorded.plan)
+    program = programmed(recorded.graph, recorded.plan, _states(lifted, recorded.graph))
     save_program(program, lifted, recorded.graph, directory)
     segments = [entry.device for entry in program.entries if isinstance(entry, Segment)]
     return len(set(segments)), len(segments)
@@ -186,9 +186,14 @@ def simulation_of(
         raise InvalidOptionError(
             f"cluster {cluster.name}: expected the {recorded.devices} devices of the plan, got {len(cluster)}"
         )
-    layout = StepLayout.of(lifted.source.proto, lifted.source.name)
-    step = None if layout is None else StepStates.of(recorded.graph, layout)
+    step = _states(lifted, recorded.graph)
     return simulate(recorded.graph, recorded.plan, cluster, ParallelObjective(recorded.objective), step)
+
+
+def _states(lifted: LiftedModel, graph: Graph) -> StepStates | None:
+    """The states of a graph of the model, if that is a training step."""
+    layout = StepLayout.of(lifted.source.proto, lifted.source.name)
+    return None if layout is None else StepStates.of(graph, layout)
 
 
 def _rewritten(

@@ -15,15 +15,31 @@ from superopt.optimizer.pipeline.report import SCHEMA
 
 def read_report(path: Path) -> Mapping[str, object]:
     """Reads a report as JSON values. Raises InvalidFileError."""
+    return _of_schema(_read_object(path, "a report"), path)
+
+
+def read_plan(path: Path) -> Mapping[str, object]:
+    """Reads a report with a plan, or the operators of a plan alone, which need no schema. Raises
+    InvalidFileError."""
+    content = _read_object(path, "a report or a plan")
+    if "operators" in content and "schema" not in content:
+        return content
+    return _of_schema(content, path)
+
+
+def _read_object(path: Path, expected: str) -> Mapping[str, object]:
     try:
         content: object = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidFileError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise InvalidFileError(f"{path}: expected a report in JSON: {error}") from None
+        raise InvalidFileError(f"{path}: expected {expected} in JSON: {error}") from None
     if not isinstance(content, dict):
-        raise InvalidFileError(f"{path}: expected a report, a JSON object")
-    report = cast("Mapping[str, object]", content)
+        raise InvalidFileError(f"{path}: expected {expected}, a JSON object")
+    return cast("Mapping[str, object]", content)
+
+
+def _of_schema(report: Mapping[str, object], path: Path) -> Mapping[str, object]:
     if report.get("schema") != SCHEMA:
         raise InvalidFileError(f"{path}: expected a report of schema {SCHEMA}, got {report.get('schema')!r}")
     return report

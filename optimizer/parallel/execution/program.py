@@ -294,7 +294,7 @@ class _Running:
         regions = regions_of(place, tuple(entry["shape"]))
         whole = np.empty(entry["shape"], next(iter(shards.values())).dtype)
         for device, region in regions.items():
-            box_of(whole, region)[...] = shards[device]
+            whole[tuple(slice(start, stop) for start, stop in region)] = shards[device]
         return whole
 
     def _fed(self, feed: FeedEntry, device: int) -> Array:

@@ -54,7 +54,7 @@ def test_a_training_step_is_planned_and_still_trains(tmp_path: Path, monkeypatch
     np.savez(tmp_path / "samples.npz", **datasets.digits(64))
     step, out, report = (str(tmp_path / name) for name in ("step.onnx", "out.onnx", "report.json"))
     assert run(["train-graph", str(tmp_path / "model.onnx"), "-o", step, "--optimizer", "adam"]) == 0
-    (tmp_path / "plan.json").write_text('{"schema": 1, "parallel": {"operators": []}}')
+    (tmp_path / "plan.json").write_text('{"operators": [], "microbatches": 1}')
     cluster = ["--cluster", str(tmp_path / "pair.yaml"), "--objective", "training", "--budget", "60"]
     given = ["--plan", str(tmp_path / "plan.json"), "--search", "none", "--report", report]
     assert run(["optimize", step, "-o", out, *cluster, *given]) == 0
@@ -62,6 +62,7 @@ def test_a_training_step_is_planned_and_still_trains(tmp_path: Path, monkeypatch
     assert section["objective"] == "latency"
     assert "ddp" in {baseline["name"] for baseline in section["baselines"]}
     assert run(["timeline", step, report, "--cluster", cluster[1], "-o", str(tmp_path / "trace.json")]) == 0
+    assert run(["shards", step, report, "-o", str(tmp_path / "shards")]) == 0
     served = [*cluster, "--strategy", "zero2", "--report", report, "--dry-run"]
     assert run(["optimize", step, *served]) == 0
     section = json.loads(Path(report).read_text())["parallel"]

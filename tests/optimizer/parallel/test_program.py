@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 
+from superopt import zoo
 from superopt.domains import Array
 from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.ir.graph import Graph, Input, Weight
@@ -22,8 +23,12 @@ from superopt.optimizer.cost.runtime import LoadedModel
 from superopt.optimizer.parallel.annotation import annotate
 from superopt.optimizer.parallel.execution import HostMachine, execute
 from superopt.optimizer.parallel.execution.program import run_program, save_program
+from superopt.optimizer.parallel.experts import experts
+from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.shards import programmed
 from tests.onnx_io.kit import model, node, tensor, value
+from tests.optimizer.parallel.explicit_steps import explicit_step
+from tests.optimizer.parallel.networks import devices
 from tests.optimizer.parallel.random_plans import DEVICES, random_arrays, random_graph, random_plan
 
 MODELS = 12
@@ -55,6 +60,17 @@ def test_programs_of_devices_compute_what_the_model_computes(tmp_path: Path) -> 
         assert result.moved_bytes == direct.moved_bytes
         segments += len({path.parent for path in (tmp_path / str(number)).rglob("*.onnx")})
     assert segments > 2 * MODELS
+
+
+def test_programs_of_a_step_leave_its_next_states_where_it_reads_them(tmp_path: Path) -> None:
+    step = explicit_step(zoo.build("light-mlp", batch=8), "adam", "cross-entropy")
+    for expert in experts(step.subject, Mesh.of(devices(2))):
+        folder = tmp_path / expert.name
+        save_program(programmed(step.graph, expert.plan, step.states), step.lifted, step.graph, folder)
+        result, direct = run_program(folder, step.feeds()), step.executed(expert.plan)
+        assert result.moved_bytes == direct.moved_bytes, expert.name
+        for expected, got in zip(direct.outputs, result.outputs, strict=True):
+            np.testing.assert_allclose(got, expected, rtol=2e-4, atol=2e-5)
 
 
 def test_annotations_of_a_plan_are_valid_and_change_nothing_that_is_computed() -> None:
