@@ -1,0 +1,135 @@
+"""Plans of training steps by Adam: data parallelism, ZeRO's stages, parameter servers, and ours.
+
+    python -m benchmarks steps [NETWORK:BATCH:LOSS ...] [--devices 4 8] [--machine dgx-a100] [--seconds 60]
+
+A row for each plan: simulated microseconds of a step, bytes sent, and peak bytes of the fullest device. Ours
+is planned twice: with the memory of the machine, and with 60% of what data parallelism needs. ``--seconds``
+is the time for each search.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from benchmarks.plans_graphs import machine
+from superopt import zoo
+from superopt.errors import InvalidOptionError
+from superopt.ir.graph import Graph
+from superopt.journeys.training import train_graph
+from superopt.onnx_io import lift, load_model
+from superopt.optimizer.parallel.search.candidates import SimulatedPlan
+from superopt.optimizer.parallel.search.planner import Planner
+from superopt.optimizer.parallel.search.subject import plannable
+from superopt.optimizer.parallel.sharded_states import DDP
+from superopt.optimizer.parallel.simulator import ParallelObjective
+from superopt.optimizer.parallel.states import StepLayout
+from superopt.optimizer.parallel.topology import Cluster
+from superopt.step_options import StepSettings
+
+NETWORKS = ("candle-uno:256:mse", "bert-base:8:cotangents", "light-ncf:1024:cotangents")
+HEADER = "| step | devices | plan | us | sent, MB | fullest device, MB |\n|---|---|---|---|---|---|"
+LIMIT = 0.6
+"""Memory of a device in the second search, as a share of what data parallelism needs."""
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """A step that is planned for several machines."""
+
+    name: str
+    graph: Graph
+    layout: StepLayout
+
+
+@dataclass(frozen=True)
+class Row:
+    """One plan."""
+
+    network: str
+    devices: int
+    plan: str
+    microseconds: float
+    sent: int
+    fullest: int
+
+    def __str__(self) -> str:
+        """The row in Markdown."""
+        return (
+            f"| {self.network} | {self.devices} | {self.plan} | {self.microseconds:,.0f} | "
+            f"{self.sent / 1e6:,.2f} | {self.fullest / 1e6:,.2f} |"
+        )
+
+
+def planned_step(text: str) -> PlannedStep:
+    """The step of NETWORK:BATCH:LOSS. Raises InvalidOptionError for another form."""
+    name, _, rest = text.partition(":")
+    batch, _, loss = rest.partition(":")
+    if not batch.isdecimal() or not loss:
+        raise InvalidOptionError(f"network: expected NETWORK:BATCH:LOSS, got {text!r}")
+    settings = StepSettings()
+    settings = replace(
+        settings, update=replace(settings.update, optimizer="adam"), loss=replace(settings.loss, loss=loss)
+    )
+    model = zoo.build(name, batch=int(batch))
+    source = load_model(train_graph(model, settings).step.model.to_bytes())
+    layout = StepLayout.of(source.proto, name)
+    assert layout is not None, "train_graph describes its step"
+    return PlannedStep(f"{name}, {batch}", plannable(lift(source).graph), layout)
+
+
+def rows(step: PlannedStep, cluster: Cluster, seconds: float) -> Iterator[Row]:
+    """The baselines that a search compares with, and what it finds."""
+    free = _planner(step, cluster, seconds).plan(step.graph)
+    for expert in free.experts:
+        yield _row(step, cluster, expert.proposal.name, expert)
+    yield _row(step, cluster, "ours", free.best)
+    needed = next(expert for expert in free.experts if expert.proposal.name == DDP)
+    limit = int(LIMIT * max(needed.simulation.memory_bytes))
+    small = replace(cluster, devices=tuple(replace(one, memory_bytes=limit) for one in cluster.devices))
+    best = _planner(step, small, seconds).plan(step.graph).best
+    says = "" if best.fits else ", does not fit"
+    yield _row(step, cluster, f"ours within {limit / 1e6:,.2f} MB{says}", best)
+
+
+def _planner(step: PlannedStep, cluster: Cluster, seconds: float) -> Planner:
+    deadline = time.monotonic() + seconds
+    return Planner(cluster, ParallelObjective.LATENCY, deadline=deadline, layout=step.layout)
+
+
+def _row(step: PlannedStep, cluster: Cluster, name: str, found: SimulatedPlan) -> Row:
+    simulation = found.simulation
+    return Row(
+        step.name,
+        len(cluster),
+        name,
+        simulation.microseconds,
+        simulation.communication_bytes,
+        max(simulation.memory_bytes),
+    )
+
+
+def main() -> None:
+    """Prints the table in Markdown, row by row."""
+    parser = argparse.ArgumentParser(prog="benchmarks steps", description=__doc__)
+    parser.add_argument("networks", nargs="*", default=NETWORKS)
+    parser.add_argument("--devices", type=int, nargs="+", default=[4, 8])
+    parser.add_argument("--machine", default="dgx-a100")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    given = parser.parse_args()
+    networks: Sequence[str] = given.networks
+    sys.stdout.write(
+        "| step | devices | plan | us | sent, MB | fullest device, MB |\n|---|---|---|---|---|---|\n"
+    )
+    for step in map(planned_step, networks):
+        for count in given.devices:
+            for row in rows(step, machine(given.machine, count), given.seconds):
+                sys.stdout.write(f"{row}\n")
+                sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""``python -m benchmarks steps`` on a small network."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.plans_graphs import machine
+from benchmarks.steps import planned_step, rows
+from superopt.errors import InvalidOptionError
+
+
+def test_ours_is_not_slower_than_any_baseline() -> None:
+    found = list(rows(planned_step("light-mlp:8:cross-entropy"), machine("dgx-a100", 2), 10.0))
+    *baselines, ours, limited = found
+    assert {row.plan for row in baselines} == {"one device", "ddp", "zero1", "zero2", "ps"}
+    assert ours.microseconds <= min(row.microseconds for row in baselines)
+    assert limited.plan.startswith("ours within")
+    assert limited.microseconds >= ours.microseconds
+    assert str(ours).startswith("| light-mlp, 8 | 2 | ours |")
+
+
+@pytest.mark.parametrize("text", ["light-mlp", "light-mlp:8", "light-mlp:x:mse"])
+def test_a_step_has_a_batch_and_a_loss(text: str) -> None:
+    with pytest.raises(InvalidOptionError, match="expected NETWORK:BATCH:LOSS"):
+        planned_step(text)
