@@ -6,13 +6,14 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from superopt.optimizer.parallel.search.carried import tensor_bytes
 from superopt.optimizer.parallel.search.choices import ALONE, Choice
 from superopt.optimizer.parallel.search.elimination import cuts
 from superopt.optimizer.parallel.search.subject import Subject
 from superopt.traversal import postorder
 
 _NEGLIGIBLE = 0.01
-"""Share of the elements of the largest branch below which a branch has no share of the machine."""
+"""Share of the bytes that the largest branch computes, below which a branch has no share of the machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,10 @@ def blocks(subject: Subject) -> tuple[Block, ...]:
 
 def _heavy(subject: Subject, branches: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
     """The branches that are not negligible beside the largest, such as the counter of a training step."""
-    sizes = [sum(subject.operations[number].tensor_elements for number in branch) for branch in branches]
+    sizes = [
+        sum(tensor_bytes(type_) for number in branch for type_ in subject.operations[number].outputs)
+        for branch in branches
+    ]
     most = max(sizes, default=0)
     return tuple(branch for branch, size in zip(branches, sizes, strict=True) if size >= _NEGLIGIBLE * most)
 

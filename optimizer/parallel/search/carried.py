@@ -123,17 +123,20 @@ def _fullest(graph: Graph, numbers: Mapping[NodeId, int]) -> frozenset[Value]:
     for node, number in numbers.items():
         last.update((value, number) for value in graph[node].inputs if value.node in numbers)
     last.update((value, len(numbers)) for value in graph.outputs)
+    ends: dict[int, list[Value]] = defaultdict(list)
     alive: dict[Value, int] = {}
-    best, most = frozenset[Value](), -1
+    best, most, size = frozenset[Value](), -1, 0
     for node, number in numbers.items():
         for port, type_ in enumerate(graph[node].types):
             if isinstance(type_, TensorType) and graph[node].operator.name not in ALIASES:
-                alive[Value(node, port)] = tensor_bytes(type_)
-        size = sum(alive.values())
+                value = Value(node, port)
+                alive[value] = tensor_bytes(type_)
+                size += alive[value]
+                ends[last.get(value, number)].append(value)
         if size > most:
             best, most = frozenset(alive), size
-        for value in [value for value in alive if last.get(value, number) <= number]:
-            del alive[value]
+        for value in ends.pop(number, ()):
+            size -= alive.pop(value)
     return best
 
 
