@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from superopt.ir.graph import Graph
 from superopt.onnx_io import Executed, LoweredModel, lower
@@ -17,8 +17,15 @@ from superopt.optimizer.pipeline.judge import REFUSED, Equality
 from superopt.optimizer.pipeline.runnable import runnable
 from superopt.optimizer.pipeline.verdict import Ablation, PricedVariant, Verdict
 from superopt.optimizer.pipeline.write import plan_of
+from superopt.optimizer.search import Families
 
-_MAX_FAMILIES = 6
+_MOST_FAMILIES = 3
+_MOST_RULES = 6
+"""Numbers of families of steps, and of rules, that are left out on trial."""
+
+_TRIAL_SHARE = 0.1
+"""Share of the remaining time for timing a variant with something left out."""
+
 _NOTICEABLE = 1.004
 """Minimum certain speed-up over another variant to be preferred to it."""
 
@@ -37,13 +44,14 @@ class Decision:
     """Judges variants of one model. The interval must exclude ratios up to ``minimal_ratio``. A variant that
     is not faster is accepted with probability ``DOUBT`` at most, however many variants are tried: each has
     half the error probability of the previous one. Nothing is started that cannot finish in time. ``without``
-    removes rules from a variant."""
+    removes rules from a variant, ``families`` divides its steps."""
 
     equality: Equality
     feeds: Mapping[str, Array]
     target: Target
     minimal_ratio: float
     without: Callable[[PricedVariant, Sequence[str]], PricedVariant]
+    families: Callable[[PricedVariant], Families]
     verdicts: list[Verdict[PricedVariant]]
     ablations: list[Ablation] = field(default_factory=list["Ablation"])
     _judgements: int = 0
@@ -54,10 +62,10 @@ class Decision:
         self._schedule = self._original.prepared.request.schedule
 
     def decide(self, variant: PricedVariant) -> Verdict[PricedVariant]:
-        """Judges a variant; one with several rules is refined while time allows."""
+        """Judges a variant; one with several steps is refined while time allows."""
         started = time.monotonic()
-        verdict = self._judge(variant, share=0.35 if len(variant.rules) > 1 else 0.6)
-        if verdict.comparison is None or len(variant.rules) < 2:
+        verdict = self._judge(variant, share=0.35 if len(variant.trace) > 1 else 0.6)
+        if verdict.comparison is None or len(variant.trace) < 2:
             return verdict
         refined = self._refined(verdict, time.monotonic() - started)
         if refined is None:
@@ -129,13 +137,18 @@ class Decision:
         self, model: ModelFile, share: float, longest: float = 0.0, doubt: float = DOUBT
     ) -> Comparison:
         """Times the original and another model in a share of the remaining time, or in the longest one."""
+        return self._compared(self._original.file, model, share, longest, doubt)
+
+    def _compared(
+        self, before: ModelFile, after: ModelFile, share: float, longest: float = 0.0, doubt: float = DOUBT
+    ) -> Comparison:
         request = self._original.prepared.request
         request.heeds_interrupt()
         left, original = max(0.0, self._schedule.left), self._original
         compare = compare_latency_apart if original.is_large else compare_latency
         return compare(
-            original.file,
-            model,
+            before,
+            after,
             self.feeds,
             threads=request.threads,
             seconds=share * left,
@@ -148,23 +161,26 @@ class Decision:
     def _refined(
         self, verdict: Verdict[PricedVariant], seconds: float
     ) -> tuple[PricedVariant, LoweredModel] | None:
-        """Removes rules one at a time where the whole model is faster without them. ``seconds`` is how long
-        judging took, which is reserved for judging the result."""
+        """Removes families of steps and rules one at a time where the whole model is faster without them.
+        ``seconds`` is how long judging took, which is reserved for judging the result."""
         assert verdict.comparison is not None
         best, fastest = verdict.variant, verdict.comparison
         model: LoweredModel | None = None
+        certain = self._without_doubtful(best, seconds)
+        if certain is not None:
+            best, model = certain
+            fastest = self._compare(runnable(model, self._original.directory), _TRIAL_SHARE)
         spent = seconds
-        for rule in verdict.variant.rules[::-1][:_MAX_FAMILIES]:
+        for rule in verdict.variant.rules[::-1][:_MOST_RULES]:
             started = time.monotonic()
-            is_interrupted = self._original.prepared.request.heeds_interrupt()
-            if is_interrupted or self._schedule.deadline - started < 1.5 * (spent + seconds):
+            if not self._allows(spent + seconds):
                 break
             candidate = self.without(best, (rule,))
             if not candidate.trace or len(candidate.trace) == len(best.trace):
                 continue
             try:
                 lowered = self._lowered(candidate.graph)
-                compared = self._compare(runnable(lowered, self._original.directory), share=0.1)
+                compared = self._compare(runnable(lowered, self._original.directory), _TRIAL_SHARE)
             except REFUSED:
                 continue
             self.ablations.append(Ablation(rule, fastest, compared))
@@ -172,6 +188,55 @@ class Decision:
                 best, model, fastest = candidate, lowered, compared
             spent = time.monotonic() - started
         return None if model is None else (best, model)
+
+    def _without_doubtful(
+        self, whole: PricedVariant, seconds: float
+    ) -> tuple[PricedVariant, LoweredModel] | None:
+        """The variant without those families of steps, of the ones with the largest risk, without which the
+        whole model is faster; None where there are none."""
+        if not self._allows(seconds):
+            return None
+        families = self.families(whole)
+        doubtful = families.doubtful()[:_MOST_FAMILIES]
+        if not doubtful:
+            return None
+        file = self._on_trial(self._lowered(whole.graph), 0)
+        removed, spent = frozenset[int](), 0.0
+        best: tuple[PricedVariant, LoweredModel] | None = None
+        for family in doubtful:
+            started = time.monotonic()
+            if not self._allows(spent + seconds):
+                break
+            steps = removed.union(family.steps)
+            left = families.without(steps)
+            if not left.trace:
+                continue
+            candidate = replace(whole, graph=left.cost.graph, trace=left.trace, cost=left.cost)
+            try:
+                lowered = self._lowered(candidate.graph)
+                without = self._on_trial(lowered, len(steps))
+                compared = self._compared(file, without, _TRIAL_SHARE)
+            except REFUSED:
+                continue
+            if compared.low > _NOTICEABLE:
+                best, file, removed = (candidate, lowered), without, steps
+            spent = time.monotonic() - started
+        return best
+
+    def _on_trial(self, model: LoweredModel, number: int) -> ModelFile:
+        """A model beside others that are on trial; a large one as a file, to save memory."""
+        folder = self._original.directory / f"trial{number}"
+        folder.mkdir(exist_ok=True)
+        if not self._original.is_large:
+            return runnable(model, folder)
+        path = folder / "model.onnx"
+        model.save(path)
+        return path
+
+    def _allows(self, seconds: float) -> bool:
+        """Whether that much time is left, and half of it to spare."""
+        is_interrupted = self._original.prepared.request.heeds_interrupt()
+        return not is_interrupted and self._schedule.left >= 1.5 * seconds
 
 
 def _measured(comparison: Comparison) -> str:

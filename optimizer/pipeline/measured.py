@@ -32,6 +32,7 @@ from superopt.optimizer.pipeline.report import CostSummary, MemorySummary, Repor
 from superopt.optimizer.pipeline.selection import MEASURED_OBJECTIVES
 from superopt.optimizer.pipeline.verdict import PricedVariant, Verdict
 from superopt.optimizer.search import (
+    Families,
     Phase,
     Progress,
     RuleSet,
@@ -171,6 +172,10 @@ class MeasuredTrial(Trial[PricedVariant]):
         cost, trace = without_rules(variant.start, variant.trace, self._prepared.usable, frozenset(dropped))
         return replace(variant, graph=cost.graph, trace=trace, cost=cost)
 
+    def _families(self, variant: PricedVariant) -> Families:
+        found = Shortened(variant.cost, variant.trace)
+        return Families(variant.start, found, self._prepared.usable)
+
     def _require_time(self) -> None:
         if not self._schedule.is_enough():
             left = max(self._schedule.left, 0.0)
@@ -285,7 +290,9 @@ class MeasuredTrial(Trial[PricedVariant]):
         lists_kernels = self._target.is_here and schedule.loading < _QUICK
         self._equality = Equality(original, reference, lists_kernels)
         least = _minimal_ratio(start, request.options.objective)
-        return Decision(self._equality, first.feeds, self._target, least, self._left, self.verdicts)
+        return Decision(
+            self._equality, first.feeds, self._target, least, self._left, self._families, self.verdicts
+        )
 
     def _tell(self, phase: Phase) -> None:
         start, result = self._start, self._result

@@ -2,6 +2,7 @@
 
 from superopt.optimizer.search.accuracy import error_of, more_accurate
 from superopt.optimizer.search.backtracking import Backtracking
+from superopt.optimizer.search.families import Families, Family
 from superopt.optimizer.search.minimise import Shortened, minimised
 from superopt.optimizer.search.protocol import (
     CancelToken,
@@ -21,6 +22,8 @@ from superopt.optimizer.search.trace import ReplayStep, TraceStep, replay, retra
 __all__ = [
     "Backtracking",
     "CancelToken",
+    "Families",
+    "Family",
     "Phase",
     "Progress",
     "ProgressCallback",
