@@ -7,7 +7,7 @@ leaves these algorithms out; then all three models run in turn, on one thread, b
 asked for. Ratios are medians over pairs of runs with the original. ``form`` are the algorithms used,
 ``error`` is the distance of the optimised model's outputs from double precision, beside that of the original.
 Networks are names of the zoo, such as ``resnet50``, or paths; ``resnet50@512`` has images of that height and
-width. Without any, the layers alone are measured.
+width, ``llama-block@512`` sequences of that many tokens. Without any, the layers alone are measured.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from benchmarks.bilinear_layers import LAYERS, write_layers
 from benchmarks.interleaving import in_runtime, interleaved
 from benchmarks.openvino_runs import in_openvino
 from benchmarks.peers import reference_of
+from superopt import zoo
 from superopt.equations import abbreviated
 from superopt.optimizer.cost.runtime import Array
 
@@ -69,8 +70,10 @@ def _models(arguments: argparse.Namespace) -> list[tuple[str, Path]]:
         if not path.suffix:
             path = arguments.out / f"{name}.onnx"
             network, _, side = name.partition("@")
-            _superopt("zoo", "build", network, "-o", str(path))
-            if side:
+            has_tokens = zoo.describe(network).has_tokens
+            tokens = ("--sequence", side) if side and has_tokens else ()
+            _superopt("zoo", "build", network, "-o", str(path), *tokens)
+            if side and not has_tokens:
                 _resize_images(path, int(side))
         found.append((path.stem, path))
     return found

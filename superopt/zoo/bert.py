@@ -13,7 +13,14 @@ import onnx
 from superopt.zoo import weights
 from superopt.zoo.blueprint import Blueprint
 from superopt.zoo.builder import Attribute, GraphBuilder
-from superopt.zoo.transformer import decomposed_layer_norm, erf_gelu, first_token, layer_norm, linear
+from superopt.zoo.transformer import (
+    decomposed_layer_norm,
+    erf_gelu,
+    first_token,
+    layer_norm,
+    linear,
+    require_positions,
+)
 
 __all__ = ["bert_base", "bert_large", "light_bert"]
 
@@ -46,14 +53,16 @@ class Encoder:
         return self.hidden // self.heads
 
 
-def bert_base(batch: int) -> Blueprint:
-    """Three int64 inputs [batch, 128] -> hidden states [batch, 128, 768] and pooled output [batch, 768]."""
-    return _bert("bert-base", Encoder(batch, Export.NEW, 12, 768, 12, 3072))
+def bert_base(batch: int, sequence: int = 128) -> Blueprint:
+    """Three int64 inputs [batch, sequence] -> hidden states [batch, sequence, 768] and pooled output
+    [batch, 768]. Raises InvalidOptionError for more than 512 tokens."""
+    return _bert("bert-base", Encoder(batch, Export.NEW, 12, 768, 12, 3072, sequence))
 
 
-def bert_large(batch: int) -> Blueprint:
-    """Three int64 inputs [batch, 128] -> hidden states [batch, 128, 1024] and pooled output [batch, 1024]."""
-    return _bert("bert-large", Encoder(batch, Export.OLD, 24, 1024, 16, 4096))
+def bert_large(batch: int, sequence: int = 128) -> Blueprint:
+    """Three int64 inputs [batch, sequence] -> hidden states [batch, sequence, 1024] and pooled output
+    [batch, 1024]. Raises InvalidOptionError for more than 512 tokens."""
+    return _bert("bert-large", Encoder(batch, Export.OLD, 24, 1024, 16, 4096, sequence))
 
 
 def light_bert(batch: int) -> Blueprint:
@@ -63,6 +72,7 @@ def light_bert(batch: int) -> Blueprint:
 
 
 def _bert(name: str, encoder: Encoder) -> Blueprint:
+    require_positions(name, encoder.sequence, encoder.positions)
     graph = GraphBuilder(name, encoder.export.value)
     shape = (encoder.batch, encoder.sequence)
     tokens = graph.input("input_ids", shape, np.int64)

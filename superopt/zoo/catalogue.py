@@ -35,13 +35,15 @@ __all__ = ["FAMILY", "NETWORKS", "Network", "member"]
 
 @dataclass(frozen=True)
 class Network:
-    """How to build a network for any batch; ``parameters`` is the number given by its authors or reference
-    code, else computed from the published layer sizes."""
+    """How to build a network for any batch, and for any number of tokens where that can be chosen;
+    ``parameters`` is the number given by its authors or reference code, else computed from the published
+    layer sizes."""
 
     summary: str
     source: str
     parameters: int
     build: Callable[[int], Blueprint]
+    of_tokens: Callable[[int, int], Blueprint] | None = None
 
 
 NETWORKS: Mapping[str, Network] = {
@@ -55,7 +57,7 @@ NETWORKS: Mapping[str, Network] = {
         "ResNeXt-50 32x4d: bottlenecks with 32 groups", "Xie et al. 2017", 25_028_904, resnext50
     ),
     "bert-base": Network(
-        "BERT-base: 12 encoder layers, 128 tokens", "Devlin et al. 2019", 109_482_240, bert_base
+        "BERT-base: 12 encoder layers, 128 tokens", "Devlin et al. 2019", 109_482_240, bert_base, bert_base
     ),
     "nasrnn": Network(
         "NasRNN: 5 steps of 8 gates, hidden size 512", "Zoph and Le 2017", 16 * 512**2, nasrnn
@@ -72,9 +74,10 @@ NETWORKS: Mapping[str, Network] = {
         "MobileNet-v3 large, hard-swish decomposed", "Howard et al. 2019", 5_483_032, mobilenet_v3
     ),
     "bert-large": Network(
-        "BERT-large: 24 layers, shapes computed, old export", "Devlin et al. 2019", 335_141_888, bert_large
+        "BERT-large: 24 layers, shapes computed, old export", "Devlin et al. 2019",
+        335_141_888, bert_large, bert_large,
     ),
-    "gpt2": Network("GPT-2 small with head, 128 tokens", "Radford et al. 2019", 124_439_808, gpt2),
+    "gpt2": Network("GPT-2 small with head, 128 tokens", "Radford et al. 2019", 124_439_808, gpt2, gpt2),
     "vit-base": Network(
         "ViT-Base/16 at 224, preprocessing included", "Dosovitskiy et al. 2021", 86_567_656, vit_base
     ),
@@ -128,7 +131,7 @@ NETWORKS: Mapping[str, Network] = {
     "repvgg": Network("RepVGG-A0 as trained: 3 branches a block", "Ding et al. 2021", 9_110_000, repvgg),
     "llama-block": Network(
         "LLaMA 3.2 1B, one block: RMSNorm, RoPE, GQA, SwiGLU", "Grattafiori et al. 2024",
-        10_485_760 + 3 * 2048 * 8192 + 2 * 2048, llama_block,
+        10_485_760 + 3 * 2048 * 8192 + 2 * 2048, llama_block, llama_block,
     ),
     "light-mlp": Network("perceptron 64-32-16-10 for 8 x 8 digits", "small mlp-mnist", 2_778, light_mlp),
     "light-resnet18": Network(
@@ -164,4 +167,4 @@ def member(name: str) -> Network | None:
     layers, width = (int(number) for number in found.groups())
     build = partial(llama, layers, width)
     summary = f"LLaMA decoder: {layers} blocks of {width}, 128 tokens"
-    return Network(summary, "Grattafiori et al. 2024", build(1).parameters, build)
+    return Network(summary, "Grattafiori et al. 2024", build(1).parameters, build, build)

@@ -10,7 +10,7 @@ import numpy as np
 from superopt.zoo import weights
 from superopt.zoo.blueprint import Blueprint
 from superopt.zoo.builder import Attribute, GraphBuilder
-from superopt.zoo.transformer import decomposed_layer_norm, tanh_gelu
+from superopt.zoo.transformer import decomposed_layer_norm, require_positions, tanh_gelu
 
 __all__ = ["gpt2", "light_gpt2"]
 
@@ -41,9 +41,10 @@ class Sizes:
         return 1 / math.sqrt(2 * self.layers)
 
 
-def gpt2(batch: int) -> Blueprint:
-    """int64 tokens [batch, 128] -> logits [batch, 128, 50257]; the head shares the embedding table."""
-    return _decoder("gpt2", Sizes(), batch)
+def gpt2(batch: int, sequence: int = 128) -> Blueprint:
+    """int64 tokens [batch, sequence] -> logits [batch, sequence, 50257]; the head shares the embedding table.
+    Raises InvalidOptionError for more than 1,024 tokens."""
+    return _decoder("gpt2", Sizes(sequence=sequence), batch)
 
 
 def light_gpt2(batch: int) -> Blueprint:
@@ -52,6 +53,7 @@ def light_gpt2(batch: int) -> Blueprint:
 
 
 def _decoder(name: str, sizes: Sizes, batch: int) -> Blueprint:
+    require_positions(name, sizes.sequence, sizes.positions)
     graph = GraphBuilder(name, 13)
     layers = Layers(graph, sizes, batch)
     hidden = sizes.hidden

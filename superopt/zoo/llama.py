@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,10 +66,11 @@ def sizes_of_width(hidden: int) -> Sizes:
     return Sizes(hidden, heads, heads // 4 if heads % 4 == 0 else heads, 4 * hidden)
 
 
-def llama(layers: int, hidden: int, batch: int) -> Blueprint:
-    """int64 tokens [batch, 128] -> logits [batch, 128, 128256]. Raises InvalidOptionError for a width that
-    is no multiple of 64."""
-    return _decoder(f"llama-{layers}x{hidden}", layers, sizes_of_width(hidden), batch)
+def llama(layers: int, hidden: int, batch: int, sequence: int = 128) -> Blueprint:
+    """int64 tokens [batch, sequence] -> logits [batch, sequence, 128256]. Raises InvalidOptionError for a
+    width that is no multiple of 64."""
+    sizes = replace(sizes_of_width(hidden), sequence=sequence)
+    return _decoder(f"llama-{layers}x{hidden}", layers, sizes, batch)
 
 
 def light_llama(batch: int) -> Blueprint:
@@ -77,10 +78,11 @@ def light_llama(batch: int) -> Blueprint:
     return _decoder("light-llama", 2, LIGHT, batch)
 
 
-def llama_block(batch: int) -> Blueprint:
-    """float [batch, 128, 2048] and int64 positions [batch, 128] -> float [batch, 128, 2048]."""
+def llama_block(batch: int, sequence: int = 128) -> Blueprint:
+    """float [batch, sequence, 2048] and int64 positions [batch, sequence] -> float
+    [batch, sequence, 2048]."""
     graph = GraphBuilder("llama-block", 17)
-    sizes = PUBLISHED[2048]
+    sizes = replace(PUBLISHED[2048], sequence=sequence)
     shape = (batch, sizes.sequence, sizes.hidden)
     x = graph.input("hidden_states", shape)
     block = Block(graph, sizes, batch)

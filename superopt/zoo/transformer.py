@@ -7,13 +7,20 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from superopt.errors import InvalidOptionError
 from superopt.zoo import weights
 from superopt.zoo.builder import Attribute, GraphBuilder
 
 __all__ = [
     "causal_mask", "decomposed_layer_norm", "erf_gelu", "first_token", "layer_norm", "linear", "product",
-    "sinusoids", "tanh_gelu",
+    "require_positions", "sinusoids", "tanh_gelu",
 ]  # fmt: skip
+
+
+def require_positions(name: str, sequence: int, positions: int) -> None:
+    """Raises InvalidOptionError for more tokens than there are embeddings of positions."""
+    if sequence > positions:
+        raise InvalidOptionError(f"{name}: expected at most {positions:,} tokens, got {sequence:,}")
 
 
 def product(graph: GraphBuilder, name: str, x: str, sizes: tuple[int, int], gain: float = 1.0) -> str:

@@ -340,6 +340,36 @@ def test_what_cannot_be_built_is_named(name: str, batch: int, seed: int, message
         zoo.build(name, batch=batch, seed=seed)
 
 
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("bert-base", (2, 512, 768)),
+        ("gpt2", (2, 512, 50257)),
+        ("llama-block", (2, 512, 2048)),
+        ("llama-1x64", (2, 512, 128_256)),
+    ],
+)
+def test_the_number_of_tokens_can_be_chosen(name: str, shape: tuple[int, ...]) -> None:
+    graph = zoo.blueprint(name, batch=2, sequence=512).model(0).graph
+    assert tuple(one.dim_value for one in graph.output[0].type.tensor_type.shape.dim) == shape
+    assert {one.type.tensor_type.shape.dim[1].dim_value for one in graph.input} == {512}
+
+
+@pytest.mark.parametrize(
+    ("name", "sequence", "message"),
+    [
+        ("bert-base", 513, "bert-base: expected at most 512 tokens, got 513"),
+        ("gpt2", 1025, "gpt2: expected at most 1,024 tokens, got 1,025"),
+        ("llama-block", 0, "llama-block: expected a sequence of at least 1 token, got 0"),
+        ("resnet50", 64, "resnet50: its number of tokens cannot be chosen, got 64"),
+        ("light-resnet50", 64, "light-resnet50: its number of tokens cannot be chosen, got 64"),
+    ],
+)
+def test_a_number_of_tokens_that_does_not_fit_is_said(name: str, sequence: int, message: str) -> None:
+    with pytest.raises(InvalidOptionError, match=message):
+        zoo.build(name, sequence=sequence)
+
+
 def test_describing_an_unknown_network_names_the_known_ones() -> None:
     with pytest.raises(InvalidOptionError, match="squeezenet"):
         zoo.describe("lenet")

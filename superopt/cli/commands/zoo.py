@@ -59,6 +59,9 @@ def build(
     name: Annotated[str, typer.Argument(help="Name as shown by `superopt zoo list`, or llama-LxW.")],
     out: OutputOption,
     batch: Annotated[int, typer.Option(help="Batch size.")] = 1,
+    sequence: Annotated[
+        int | None, typer.Option(help="Number of tokens, of transformers. [default: 128]", show_default=False)
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the weights.")] = 0,
     database: NoDatabaseOption = None,
     as_json: JsonOption = False,
@@ -69,6 +72,8 @@ def build(
 
     del database
     output = Output.beside(as_json, out)
-    size = zoo.save(name, out, batch=batch, seed=seed)
-    output.document({"name": name, "batch": batch, "seed": seed, "path": str(out), "bytes": size})
+    size = zoo.save(name, out, batch=batch, sequence=sequence, seed=seed)
+    output.document(
+        {"name": name, "batch": batch, "sequence": sequence, "seed": seed, "path": str(out), "bytes": size}
+    )
     output.line(f"{out}: {name}, batch {batch}, {amount(size, 'bytes')}")
