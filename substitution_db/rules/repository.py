@@ -8,11 +8,25 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from sqlalchemy import ColumnElement, ScalarSelect, Select, and_, case, delete, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    ScalarSelect,
+    Select,
+    and_,
+    case,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.orm import Session
 
+from superopt.equations import abbreviated
 from superopt.errors import InvalidOptionError
 from superopt.ir.terms import Equation
+from superopt.ops.base import OPERATORS
 from superopt.substitution_db.rules.families import Family, families, operators_of_family
 from superopt.substitution_db.rules.quarantine import is_suspect, suspects
 from superopt.substitution_db.rules.statistics import Facts, RuleStatistics, statistics_of
@@ -196,7 +210,11 @@ class RuleRepository:
 
         Raises InvalidOptionError if that rule is unknown.
         """
-        statement = _filtered(chosen or RuleFilter())
+        chosen = chosen or RuleFilter()
+        statement = _filtered(chosen)
+        if chosen.text is not None:
+            has_text = RuleRow.equation.contains(chosen.text, autoescape=True)
+            statement = statement.where(or_(has_text, RuleRow.id.in_(self._abbreviated_to(chosen.text))))
         if after is not None:
             last = self.get(after)
             if last is None:
@@ -242,6 +260,15 @@ class RuleRepository:
             for rule, status, conditions, provenance, milliseconds, grade, confirmed_by in rows
         )
 
+    def _abbreviated_to(self, text: str) -> Iterator[str]:
+        """The rules whose equations have a text only as they are displayed, with short names for
+        algorithms."""
+        operators = [name for name, operator in OPERATORS.items() if operator.rounds_more]
+        having = select(RuleOperatorRow.rule_id).where(RuleOperatorRow.operator.in_(operators))
+        with self._transactions.read() as session:
+            rows = session.execute(select(RuleRow.id, RuleRow.equation).where(RuleRow.id.in_(having))).all()
+        return (rule for rule, equation in rows if text in abbreviated(equation))
+
     def _rules(self, statement: Select[RuleRow, ProofRow]) -> tuple[Rule, ...]:
         ordered = statement.order_by(RuleRow.size, RuleRow.id)
         with self._transactions.read() as session:
@@ -277,8 +304,6 @@ def _filtered(chosen: RuleFilter) -> Select[RuleRow, ProofRow]:
         replaced = RuleOperatorRow.operator.in_(operators_of_family(chosen.family))
         having = select(RuleOperatorRow.rule_id).where(RuleOperatorRow.side == "source", replaced)
         statement = statement.where(RuleRow.id.in_(having))
-    if chosen.text is not None:
-        statement = statement.where(RuleRow.equation.contains(chosen.text, autoescape=True))
     if chosen.preset is not None:
         statement = statement.where(RuleRow.provenance.startswith(f"{chosen.preset}, ", autoescape=True))
     return statement

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
 from superopt.axioms import axioms_from_text
-from superopt.equations import parse_equation, rule_id
+from superopt.equations import format_attribute, parse_equation, rule_id
 from superopt.errors import InvalidEquationError, InvalidOptionError
-from superopt.ir.terms import Equation
+from superopt.ir.terms import AttributeTerm, Equation
+from superopt.ops.filter_algorithms import KARATSUBA
 from superopt.substitution_db import CandidateRule, Database, Hashes, Outcome, Proof, RuleFilter, RuleStatus
 from superopt.substitution_db.rules.currency import Currency
 from superopt.substitution_db.rules.statistics import Origin
@@ -118,6 +120,20 @@ def test_rules_are_listed_smallest_first(
     assert database.rules.list(chosen, limit=1) == listed[:1]
     for i, rule in enumerate(listed):
         assert database.rules.list(chosen, after=rule.id) == listed[i + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("F(2,2)", 1), ("rows=F(2,2), padding", 1), ("((1, 0)", 1), ("F(4,3)", 0), ("f(2", 0)]
+)
+def test_rules_are_found_by_the_names_of_their_algorithms(
+    database: Database, equations: tuple[Equation, ...], text: str, found: int
+) -> None:
+    stored(database, equations)
+    rows = format_attribute("rows", cast("AttributeTerm", KARATSUBA))
+    by_algorithm = f"bilinear_conv[{rows}, padding=p](x, filter_transform[{rows}](y))"
+    rule = parse_equation(f"conv[padding=p](x, y) => {by_algorithm}")
+    assert len(stored(database, (rule,))) == 1
+    assert [one.id for one in database.rules.list(RuleFilter(text=text))] == [rule_id(rule)] * found
 
 
 def test_statistics(database: Database, equations: tuple[Equation, ...]) -> None:

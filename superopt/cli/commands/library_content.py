@@ -87,7 +87,9 @@ def _document(statistics: RuleStatistics) -> dict[str, object]:
 def list_rules(
     status: Annotated[StatusName | None, typer.Option(help="Only rules with this status.")] = None,
     operator: Annotated[str | None, typer.Option(help="Only rules with this operator.")] = None,
-    text: Annotated[str | None, typer.Option(help="Only rules with this text in the equation.")] = None,
+    text: Annotated[
+        str | None, typer.Option(help="Only rules with this text in the equation, as in 'relu(' or 'F(4,3)'.")
+    ] = None,
     preset: Annotated[str | None, typer.Option(help="Only rules found by this preset.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of rules.")] = None,
     after: Annotated[
