@@ -40,6 +40,9 @@ def verify(equation: Equation, axioms: AxiomSet, *, options: Options | None = No
         return _verify(Goal(equation, axioms, options, chosen_seed(options.seed)))
     except UndecidedCasesError as error:
         return _without_proof(Status.UNPROVED, reason=str(error))
+    except OverflowError:
+        reason = "a number is too large: numbers are evaluated with 64 bits, or as a double-precision float"
+        return _without_proof(Status.UNPROVED, reason=reason)
     except (SuperoptError, RecursionError, MemoryError, ArithmeticError, z3.Z3Exception) as error:
         return _without_proof(Status.UNPROVED, reason=f"{type(error).__name__}: {error}")
 
