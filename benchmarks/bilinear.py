@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -31,6 +32,8 @@ from benchmarks.peers import reference_of
 from superopt import zoo
 from superopt.equations import abbreviated
 from superopt.optimizer.cost.runtime import Array
+
+_FORM = re.compile(r"bilinear_(?:conv|matmul)\[(?:algorithm=)?(?P<algorithms>.*?)(?:, padding=\w+)?\]\(")
 
 HEADER = (
     "| model | original ms | exact rounding | bilinear | OpenVINO | error | original's | form |",
@@ -117,9 +120,9 @@ def _forms(report: dict[str, object]) -> str:
     """The algorithms of the applied rules, with how often each was applied."""
     found: Counter[str] = Counter()
     for step in cast("list[dict[str, str]]", report["trace"]):
-        _, _, target = abbreviated(step["equation"]).partition("bilinear_conv[")
-        if target:
-            found[target.partition(", padding")[0]] += 1
+        form = _FORM.search(abbreviated(step["equation"]))
+        if form is not None:
+            found[form["algorithms"]] += 1
     return ", ".join(f"{count} {form}" for form, count in found.most_common()) or "none"
 
 
