@@ -97,8 +97,14 @@ class _Pass:
         found = same_value(self._editor, node)
         if found is None or self._editor.type_of(found.value) != node.types[0]:
             return None
+        if self._is_part_of(node, found.value):
+            return None
         self._replaced[node.value] = found.value
         return found.why
+
+    def _is_part_of(self, node: Node, value: Value) -> bool:
+        """Whether one node of the model computes both, such as a convolution with a bias of zeros."""
+        return node.origin is not None and node.origin == self._editor[value.node].origin
 
     def _simplified(self, node: Node) -> str | None:
         found = simpler_operator(self._editor, node)

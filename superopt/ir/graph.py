@@ -49,7 +49,7 @@ class Input:
 @dataclass(frozen=True, slots=True)
 class Weight:
     """A tensor whose content is known before the model runs; the content is stored outside the graph.
-    ``number`` is the content of a tensor of one element, where it is known."""
+    ``number`` is what all its elements equal, where that is known."""
 
     name: ClassVar[str] = "weight"
     label: str

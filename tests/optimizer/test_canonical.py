@@ -68,6 +68,20 @@ CASES = (
         [tensor("one", 1), tensor("zero", [0])],
     ),
     Case(
+        "vectors and images of 1 and 0",
+        [node("Mul", "x ones", "a"), node("Add", "a zeros", "b"), node("Add", "image b", "c"),
+         node("Mul", "c few", "y")],
+        "y = Mul(x, few)",
+        [tensor("ones", [[[1.0]]] * 4), tensor("zeros", [[[0.0]]] * 4),
+         tensor("image", [[[0.0] * 6] * 6] * 4), tensor("few", [[[1.0]]] * 3 + [[[2.0]]])],
+    ),
+    Case(
+        "a bias of zeros, of a convolution and after one",
+        [node("Conv", "x w zeros", "a"), node("Add", "a column", "b"), node("Relu", "b", "y")],
+        "a = Conv(x, w, zeros)|y = Relu(a)",
+        [weight("w", 4, 4, 1, 1), tensor("zeros", [0.0] * 4), tensor("column", [[[0.0]]] * 4)],
+    ),
+    Case(
         "calculated twice",
         [node("Sigmoid", "x", "a"), node("Sigmoid", "x", "b"), node("Mul", "a b", "y")],
         "a = Sigmoid(x)|y = Mul(a, a)",

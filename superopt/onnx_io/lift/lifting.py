@@ -39,6 +39,10 @@ def computes_sizes(operator: GraphOperator) -> bool:
     return isinstance(operator, Opaque) and operator.reason == COMPUTES_SIZES
 
 
+_FEW_ELEMENTS = 65_536
+"""Weights of at most this many elements are read, to see whether they repeat one number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """The graph nodes created for one ONNX node. ``slots`` and ``outputs`` are the values of its operands and
@@ -205,7 +209,8 @@ class _Lifting:
             return None
         type_ = TensorType(element_type(tensor.data_type), tensor.shape)
         origin = self._constant_nodes.get(name)
-        number = known_number(tensor.numpy()) if type_.elements == 1 and type_.element.is_float else None
+        is_read = type_.element.is_float and tensor.size <= _FEW_ELEMENTS
+        number = known_number(tensor.numpy()) if is_read else None
         node = self._editor.add(Weight(name, type_, number), origin=origin)
         self._values[name] = node.value
         self._weight_only.add(node.id)

@@ -244,6 +244,12 @@ def number_array(value: float | Fraction, element: ElementType) -> Array:
 
 
 def known_number(content: Array) -> Fraction | int | None:
-    """The single number of a tensor in its simplest form; None where it is not a float32."""
-    value = float(content.reshape(()))
-    return simplest_fraction(value) if np.isfinite(value) and np.float32(value) == value else None
+    """The number that all elements of a tensor equal, in its simplest form; None where they differ, where
+    there are none, and where it is not a float32."""
+    if not content.size:
+        return None
+    first = content.reshape(-1)[0]
+    value = float(first)
+    if not (np.isfinite(value) and np.float32(value) == value and (content == first).all()):
+        return None
+    return simplest_fraction(value)
