@@ -49,6 +49,8 @@ _STRATEGIES = (
     Choice("ddp", "data parallelism: all devices update all parameters", cluster=True),
     Choice("zero1", "each device updates a part, of whole gradients", cluster=True),
     Choice("zero2", "each device updates a part, of parts of gradients", cluster=True),
+    Choice("zero3", "as zero2, and parameters are kept in parts, and gathered where used", cluster=True),
+    Choice("fsdp", "another name of zero3", cluster=True),
     Choice("ps", "a server updates each parameter", cluster=True),
 )
 _DIM = "Price, check and time at this size of an open dimension, as in batch=8; `superopt inspect` lists them"

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from superopt.ir.graph import NodeId
-from superopt.ir.plan import Parallelism, Plan
+from superopt.ir.plan import Parallelism, Plan, Residence
 from superopt.ops.opaque import Opaque
 from superopt.ops.roles import Product
 from superopt.ops.splits import SplitKind
 from superopt.ops.traits import traits
+from superopt.optimizer.parallel.resident_states import ResidentStates
 from superopt.optimizer.parallel.search.choices import (
     ALONE,
     COPIED,
@@ -29,7 +30,7 @@ from superopt.optimizer.parallel.search.choices import (
 )
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.subject import Operation, Subject
-from superopt.optimizer.parallel.sharded_states import ShardedStates
+from superopt.optimizer.parallel.sharded_states import ZERO_2, ZERO_3, ShardedStates
 
 ONE_DEVICE = "one device"
 """The plan that uses the first device only: the baseline of speed-ups."""
@@ -46,11 +47,12 @@ class Expert:
 @dataclass(frozen=True)
 class Assignment:
     """A choice on a mesh for every operation, by number; ``shares`` gives the device of operations that run
-    on one device."""
+    on one device, ``residence`` the inputs that are kept in parts."""
 
     mesh: Mesh
     choices: tuple[Choice, ...]
     shares: Mapping[int, int]
+    residence: Mapping[NodeId, Residence] = field(default_factory=lambda: MappingProxyType({}))
 
     def plan(self, subject: Subject) -> Plan:
         """The corresponding plan."""
@@ -58,7 +60,7 @@ class Assignment:
             operation.node: parallelism(operation, choice, self.mesh, share=self.shares.get(number, 0))
             for number, (operation, choice) in enumerate(zip(subject.operations, self.choices, strict=True))
         }
-        return Plan(parallel=MappingProxyType(how))
+        return Plan(parallel=MappingProxyType(how), residence=self.residence)
 
 
 def experts(subject: Subject, mesh: Mesh, licence: Licence = everything) -> Iterator[Expert]:
@@ -75,7 +77,11 @@ def assignments(
     yield ONE_DEVICE, shaper.assignment([(ALONE,) * len(mesh.sizes)] * len(subject.operations))
     if subject.step is not None:
         for plan in ShardedStates(subject, subject.step, mesh, licence).plans():
-            yield plan.name, Assignment(mesh, plan.choices, plan.shares)
+            assignment = Assignment(mesh, plan.choices, plan.shares)
+            yield plan.name, assignment
+            if plan.name == ZERO_2:
+                plan_of = ResidentStates(subject, assignment.plan(subject)).releasing_all()
+                yield ZERO_3, replace(assignment, residence=plan_of.residence)
         return
     yield "data parallel", shaper.assignment(shaper.by_samples(shaper.all_axes))
     if any(_is_dense(operation) for operation in subject.operations):

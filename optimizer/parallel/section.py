@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from superopt.ir.graph import NodeId
 from superopt.ir.plan import Parallelism
 from superopt.optimizer.parallel.licences import Licences
+from superopt.optimizer.parallel.plan_text import residence_to_json
 from superopt.optimizer.parallel.search.candidates import SimulatedPlan
 from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.simulator import Simulation
@@ -52,6 +53,7 @@ def section(
         ],
         "communication_bytes": simulation.communication_bytes,
         "operators": _operators(subject, plan.parallel, licences),
+        "residence": residence_to_json(plan, subject),
         "unproved": licences.missing(
             operation
             for operation in subject.operations

@@ -2,9 +2,10 @@
 
 Samples are divided, as in data parallelism (``ddp``). ``zero1`` (Rajbhandari et al. 2020, ZeRO) reduces
 gradients on all devices, each of which updates its part of every parameter and holds that part of the
-moments; ``zero2`` reduces each part of a gradient only on the device that updates it. ``ps`` updates every
+moments; ``zero2`` reduces each part of a gradient only on the device that updates it; ``zero3`` divides as
+``zero2`` and keeps parameters in these parts (``resident_states``). ``ps`` updates every
 parameter on one device, its server (Li et al. 2014), the largest first, each on the server with the fewest
-bytes. The next parameters are sent to all devices, because all read them.
+bytes. But for ``zero3`` the next parameters are sent to all devices, because all read them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from superopt.optimizer.parallel.states import StateTensor, StepStates
 from superopt.optimizer.parallel.tasks import shape_of
 from superopt.traversal import postorder
 
-DDP, ZERO_1, ZERO_2, SERVERS = "ddp", "zero1", "zero2", "ps"
+DDP, ZERO_1, ZERO_2, ZERO_3, SERVERS = "ddp", "zero1", "zero2", "zero3", "ps"
+FSDP = "fsdp"
+"""Another name of ZeRO's third stage: fully sharded data parallelism."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ is valid for sequential execution; segments of different devices may run concurr
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from superopt.ir.graph import Graph, GraphEditor, Input, Node, Value, Weight
@@ -16,6 +16,7 @@ from superopt.ir.plan import Plan
 from superopt.ir.types import TensorType
 from superopt.optimizer.parallel.boxes import Region
 from superopt.optimizer.parallel.communication import CollectiveStep, communication, summed
+from superopt.optimizer.parallel.fetches import START, IssuedFetch, issued_fetches, resident
 from superopt.optimizer.parallel.placement import Placement, regions_of
 from superopt.optimizer.parallel.residence import residences
 from superopt.optimizer.parallel.states import StepStates
@@ -76,12 +77,21 @@ class Program:
 
 
 def programmed(graph: Graph, plan: Plan, step: StepStates | None = None) -> Program:
-    """The programs of all devices. The next value of a state of ``step`` ends where the state is read.
-    Raises UnsupportedError and InvalidOptionError as ``execute`` does."""
+    """The programs of all devices. The next value of a state of ``step`` ends where the state is resident, by
+    default where it is read. Raises UnsupportedError and InvalidOptionError as ``execute`` does."""
+    order = [
+        node
+        for node in graph.order
+        if not isinstance(graph[node].operator, Input) and node not in graph.weight_only
+    ]
     building = _Building(graph, plan, step)
-    for node in graph.order:
-        if not isinstance(graph[node].operator, Input) and node not in graph.weight_only:
-            building.add(graph[node])
+    fetches: dict[int, list[IssuedFetch]] = defaultdict(list)
+    for fetch in issued_fetches(graph, plan, order):
+        fetches[fetch.position].append(fetch)
+    building.fetch(fetches[START])
+    for position, node in enumerate(order):
+        building.add(graph[node])
+        building.fetch(fetches[position])
     return building.program()
 
 
@@ -124,6 +134,7 @@ class _Building:
         self._made: dict[tuple[Value, int], _Open] = {}
         self._places: dict[Value, Placement] = {}
         self._delivered: set[tuple[Value, Placement]] = set()
+        self._resident = resident(graph, plan)
 
     def add(self, node: Node) -> None:
         """Adds all tasks of an operator."""
@@ -143,6 +154,23 @@ class _Building:
             for value, own in zip(node.values, added.values, strict=True):
                 segment.made[value] = own
                 self._made[value, device] = segment
+
+    def fetch(self, fetches: Sequence[IssuedFetch]) -> None:
+        """Brings inputs that are kept in parts to where their readers read them."""
+        for fetch in fetches:
+            have = self._resident[fetch.input]
+            wanted = dict.fromkeys(
+                (value, want)
+                for reader in fetch.readers
+                for value, want in zip(
+                    self._graph[reader].inputs,
+                    divided(self._graph, self._plan, self._graph[reader]).needs,
+                    strict=True,
+                )
+                if value.node == fetch.input
+            )
+            for value, want in wanted:
+                self._move(value, have, want)
 
     def program(self) -> Program:
         """The complete program, after all operators are added."""
@@ -167,7 +195,15 @@ class _Building:
     def _ends(self, value: Value, made: Placement, shape: tuple[int, ...]) -> tuple[Placement, ...]:
         """The placements in which an output ends."""
         states = () if self._step is None else self._step.by_next.get(value, ())
-        read = [place for state in states for place in self._read.get(Value(state.input, 0), ())]
+        read = [
+            place
+            for state in states
+            for place in (
+                [self._resident[state.input]]
+                if state.input in self._resident
+                else self._read.get(Value(state.input, 0), ())
+            )
+        ]
         return residences(read, shape) if read else (summed(made),)
 
     def _segment(self, device: int) -> _Open:
@@ -179,27 +215,34 @@ class _Building:
     def _deliver(self, value: Value, want: Placement) -> None:
         """Moves a value into a placement, unless every device already computed its part."""
         have = self._places.get(value)
-        if have is None or have == want or (value, want) in self._delivered:
+        if have is None or (value, want) in self._delivered or not self._move(value, have, want):
             return
+        for device in have.devices:
+            self._made[value, device].read[value] = None
+
+    def _move(self, value: Value, have: Placement, want: Placement) -> bool:
+        """Adds a delivery, unless every device has its part; tells whether it did."""
+        if have == want:
+            return False
         type_ = tensor_of(self._graph, value)
         shape = shape_of(type_)
         steps = communication(have, want, shape, type_.element.bytes_per_element)
         if not steps and have.partial == want.partial == 1:
             mine = regions_of(have, shape)
             if all(mine[device] == region for device, region in regions_of(want, shape).items()):
-                return
+                return False
         self._delivered.add((value, want))
         for device in {*have.devices, *want.devices}:
             self._open.pop(device, None)
-        for device in have.devices:
-            self._made[value, device].read[value] = None
         self._entries.append(Delivery(value, type_, have, want, steps))
+        return True
 
     def _operand(self, segment: _Open, value: Value, want: Placement, region: Region) -> Value:
         """The part of a value that a task reads, in its segment."""
         operator = self._graph[value.node].operator
         local = value in self._places and (value, want) not in self._delivered
-        place = self._places[value] if local else want if value in self._places else None
+        is_moved = value in self._places or (value, want) in self._delivered
+        place = self._places[value] if local else want if is_moved else None
         if local and value in segment.made:
             return segment.made[value]
         is_zero = place is None and segment.device not in want.of_terms((0,)).devices

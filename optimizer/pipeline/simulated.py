@@ -24,6 +24,7 @@ from superopt.optimizer.parallel.search.planner import Planner
 from superopt.optimizer.parallel.search.subject import Subject, plannable
 from superopt.optimizer.parallel.search.substitution import Substitutions
 from superopt.optimizer.parallel.section import limited_by, section
+from superopt.optimizer.parallel.sharded_states import FSDP, ZERO_3
 from superopt.optimizer.parallel.simulator import ParallelObjective
 from superopt.optimizer.parallel.states import StepLayout
 from superopt.optimizer.parallel.topology import Cluster, limited
@@ -163,9 +164,10 @@ class SimulatedTrial(Trial[PlannedVariant]):
                 f"strategy: expected a model that is a training step (superopt train-graph) with {strategy}"
             )
         found = {candidate.proposal.name: candidate for candidate in self._planner.experts(subject)}
-        if strategy not in found:
+        name = ZERO_3 if strategy == FSDP else strategy
+        if name not in found:
             raise InvalidOptionError(f"strategy: expected a cluster of several devices with {strategy}")
-        self._given = PlannedVariant(graph, (), (), subject, found[strategy])
+        self._given = PlannedVariant(graph, (), (), subject, found[name])
 
     def _search(self, original: Original) -> PlannedVariant:
         """The given plan; else the best plan of the unchanged graph and of its rewritten forms."""

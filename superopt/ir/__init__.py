@@ -13,7 +13,7 @@ from superopt.ir.graph import (
     Weight,
 )
 from superopt.ir.numbers import AttributeVariable, NumberExpression
-from superopt.ir.plan import FusionGroup, Parallelism, Plan
+from superopt.ir.plan import Fetch, FusionGroup, Parallelism, Plan, Residence
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
@@ -43,6 +43,7 @@ __all__ = [
     "Direction",
     "ElementType",
     "Equation",
+    "Fetch",
     "FusionGroup",
     "Graph",
     "GraphEditor",
@@ -53,6 +54,7 @@ __all__ = [
     "NumberExpression",
     "Parallelism",
     "Plan",
+    "Residence",
     "SymbolicDimension",
     "TensorType",
     "Term",

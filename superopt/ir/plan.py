@@ -1,8 +1,7 @@
 """Execution plan of a graph: everything about its execution that does not change what it computes.
 
 A plan is separate from its graph and keyed by node id. It states which nodes the runtime executes as one
-kernel, into which tasks operators are divided and where those run; synchronisation and recomputation will be
-added here.
+kernel, into which tasks operators are divided and where those run, and where inputs are kept in parts.
 """
 
 from __future__ import annotations
@@ -43,11 +42,45 @@ class Parallelism:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """One delivery of an input that is resident in parts, to wherever ``readers`` read it. It is issued once
+    the operator ``after`` has run, or at the start if that is an input; at the latest, and by default, just
+    before the first of the readers. What was delivered is released after the last of them."""
+
+    readers: tuple[NodeId, ...]
+    after: NodeId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Residence:
+    """Where an input is kept: axis i in ``degrees[i]`` equal parts, with ``copies`` of every part on
+    ``devices``, row-major over ``(*degrees, copies)`` and distinct. A state of a training step is left there
+    by every step for the next. An operator that reads other parts has them from one of the ``fetches``, or
+    else from one of its own."""
+
+    degrees: tuple[int, ...]
+    devices: tuple[int, ...]
+    copies: int = 1
+    fetches: tuple[Fetch, ...] = ()
+
+    def __post_init__(self) -> None:
+        parts = math.prod(self.degrees) * self.copies
+        if len(self.devices) != parts or len(set(self.devices)) != parts:
+            raise ValueError(
+                f"expected {parts} distinct devices for degrees {self.degrees}, got {self.devices}"
+            )
+
+
 def _no_groups() -> Mapping[NodeId, FusionGroup]:
     return MappingProxyType({})
 
 
 def _no_parallelism() -> Mapping[NodeId, Parallelism]:
+    return MappingProxyType({})
+
+
+def _no_residence() -> Mapping[NodeId, Residence]:
     return MappingProxyType({})
 
 
@@ -57,12 +90,14 @@ class Plan:
 
     ``fusion`` maps the head of every group of two or more to its group. ``parallel`` maps every operator to
     its machine mapping; it is empty for a graph on a single device. A pipeline-parallel plan divides a batch
-    into ``microbatches``.
+    into ``microbatches``. ``residence`` maps inputs to the parts in which they are kept; others are kept in
+    every part that some operator reads.
     """
 
     fusion: Mapping[NodeId, FusionGroup] = field(default_factory=_no_groups)
     parallel: Mapping[NodeId, Parallelism] = field(default_factory=_no_parallelism)
     microbatches: int = 1
+    residence: Mapping[NodeId, Residence] = field(default_factory=_no_residence)
 
     def restricted_to(self, graph: Graph) -> Plan:
         """The plan without entries for nodes that the graph does not have."""
@@ -76,4 +111,5 @@ class Plan:
             ),
             MappingProxyType({node: how for node, how in self.parallel.items() if node in graph.nodes}),
             self.microbatches,
+            MappingProxyType({node: kept for node, kept in self.residence.items() if node in graph.nodes}),
         )

@@ -7,7 +7,7 @@ Arrays are freed after their last reader, and counted while they are held. The r
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
@@ -22,13 +22,16 @@ from superopt.optimizer.parallel.communication import communication, summed
 from superopt.optimizer.parallel.execution.exchange import Exchange, Held
 from superopt.optimizer.parallel.execution.machine import A, Machine
 from superopt.optimizer.parallel.execution.memory import DeviceMemory
+from superopt.optimizer.parallel.fetches import START, issued_fetches, resident
 from superopt.optimizer.parallel.placement import Placement, regions_of
 from superopt.optimizer.parallel.residence import Kept, kept_regions, residences
 from superopt.optimizer.parallel.states import StepStates
 from superopt.optimizer.parallel.tasks import DividedNode, divided, shape_of, tensor_of
 
-Key = tuple[Value, Placement]
-"""A tensor in a placement."""
+Key = tuple[Value, Placement, int]
+"""A tensor in a placement, and the number of the fetch that brings it there, NOT_FETCHED for others."""
+
+NOT_FETCHED = -1
 
 
 @dataclass(frozen=True)
@@ -59,13 +62,13 @@ def execute(
     """Runs the graph under the plan, with inputs and weights by label. Values that depend only on weights are
     computed beforehand; other operators without a machine mapping run whole on device 0. A tensor is moved to
     a placement once, as soon as it is computed, however many operators need it there; the next value of a
-    state of ``step`` to where the state is read. Operators run in the ``order``, by default the graph's.
-    Raises UnsupportedError for symbolic dimensions and for values that are not tensors, InvalidOptionError
-    where the plan does not divide a shape evenly."""
-    running = _Running(graph, plan, weights, inputs, machine, step)
-    for node in graph.order if order is None else order:
-        if node in running.tasks:
-            running.run(graph[node])
+    state of ``step`` to where the state is resident, by default where it is read. Operators run in the
+    ``order``, by default the graph's. Raises UnsupportedError for symbolic dimensions and for values that are
+    not tensors, InvalidOptionError where the plan does not divide a shape evenly."""
+    running = _Running(graph, plan, weights, inputs, machine, step, graph.order if order is None else order)
+    running.fetch(START)
+    for position, node in enumerate(running.order):
+        running.run(graph[node], position)
     outputs = tuple(running.output(value) for value in graph.outputs)
     return Execution(outputs, dict(running.exchange.sent), running.memory.peaks)
 
@@ -79,6 +82,7 @@ class _Running(Generic[A]):
         inputs: Mapping[str, Array],
         machine: Machine[A],
         step: StepStates | None,
+        order: Sequence[NodeId],
     ) -> None:
         self._graph = graph
         self._inputs = inputs
@@ -89,46 +93,70 @@ class _Running(Generic[A]):
         self.tasks: dict[NodeId, DividedNode] = {
             node.id: divided(graph, plan, node) for node in graph if not self._is_given(node)
         }
+        self.order = [node for node in order if node in self.tasks]
         self._held: dict[Key, Held[A]] = {}
         self._reads: Counter[Key] = Counter()
         self._wanted: dict[Value, dict[Placement, None]] = defaultdict(dict)
         self._finals: dict[Value, tuple[Placement, ...]] = {}
+        self._resident = resident(graph, plan)
+        self._fetches = issued_fetches(graph, plan, self.order)
+        self._issued: dict[int, list[int]] = defaultdict(list)
+        for number, fetch in enumerate(self._fetches):
+            self._issued[fetch.position].append(number)
+        self._fetch_of = {
+            (fetch.input, reader): number
+            for number, fetch in enumerate(self._fetches)
+            for reader in fetch.readers
+        }
+        self._fetched: list[dict[Placement, None]] = [{} for _ in self._fetches]
         self._expect(step)
         self._kept = {
-            value: self._loaded(value) for value in self._wanted if self._is_given(graph[value.node])
+            value: self._loaded(value)
+            for value in self._wanted
+            if self._is_given(graph[value.node]) and value.node not in self._resident
         }
+        self._load_residents()
 
-    def run(self, node: Node) -> None:
-        """Runs all tasks of an operator, moves its results, and frees what nothing reads any more."""
+    def run(self, node: Node, position: int) -> None:
+        """Runs all tasks of the operator at that position, moves its results, issues fetches, and frees what
+        nothing reads any more."""
         tasks = self.tasks[node.id]
         made: list[dict[int, A]] = [{} for _ in node.values]
-        operands = list(zip(node.inputs, tasks.needs, tasks.input_regions, strict=True))
+        keys = [self._key(node.id, value, want) for value, want in zip(node.inputs, tasks.needs, strict=True)]
+        operands = list(zip(keys, tasks.input_regions, strict=True))
         for device in tasks.how.devices:
-            shards = [
-                self._operand(value, want, regions[device], device) for value, want, regions in operands
-            ]
+            shards = [self._operand(key, regions[device], device) for key, regions in operands]
             for port, shard in enumerate(self._machine.run(tasks.task(device), shards, device)):
                 made[port][device] = shard
         for value, place, type_, shards in zip(
             node.values, tasks.makes, tasks.output_types, made, strict=True
         ):
-            self._keep((value, place), Held(place, shape_of(type_), shards))
+            self._keep((value, place, NOT_FETCHED), Held(place, shape_of(type_), shards))
         for value, place in zip(node.values, tasks.makes, strict=True):
             for want in self._wanted[value]:
                 if want != place:
-                    self._keep((value, want), self._moved(value, place, want))
+                    self._keep((value, want, NOT_FETCHED), self._moved(value, place, want))
+        self.fetch(position)
         self.memory.note()
         for value, place in zip(node.values, tasks.makes, strict=True):
-            self._release((value, place))
-        for value, want, _ in operands:
-            self._reads[value, want] -= 1
-            self._release((value, want))
+            self._release((value, place, NOT_FETCHED))
+        for key in keys:
+            self._reads[key] -= 1
+            self._release(key)
+
+    def fetch(self, position: int) -> None:
+        """Brings inputs to their readers by the fetches that are issued at a position."""
+        for number in self._issued.get(position, ()):
+            node = self._fetches[number].input
+            value, place = Value(node, 0), self._resident[node]
+            for want in self._fetched[number]:
+                self._keep((value, want, number), self._moved(value, place, want))
 
     def output(self, value: Value) -> Array:
         """A whole value on the host."""
         if self._is_given(self._graph[value.node]):
             return self._given(value)
-        held = self._held[value, self._finals[value][0]]
+        held = self._held[value, self._finals[value][0], NOT_FETCHED]
         distinct = {box: device for device, box in regions_of(held.placement, held.shape).items()}
         first = min(distinct.values())
         pieces = [(box, self._machine.move(held.shards[device], first)) for box, device in distinct.items()]
@@ -140,19 +168,35 @@ class _Running(Generic[A]):
         """Notes in which placements every tensor is read, how often, and where outputs end."""
         for node in self.tasks:
             for value, want in zip(self._graph[node].inputs, self.tasks[node].needs, strict=True):
-                self._reads[value, want] += 1
-                self._wanted[value][want] = None
+                key = self._key(node, value, want)
+                self._reads[key] += 1
+                if key[2] == NOT_FETCHED:
+                    self._wanted[value][want] = None
+                else:
+                    self._fetched[key[2]][want] = None
         for value in dict.fromkeys(self._graph.outputs):
             if value.node not in self.tasks:
                 continue
             made = self.tasks[value.node].makes[value.port]
             states = () if step is None else step.by_next.get(value, ())
-            read = [place for state in states for place in self._wanted.get(Value(state.input, 0), ())]
+            read = [place for state in states for place in self._places_of(state.input)]
             shape = shape_of(tensor_of(self._graph, value))
             self._finals[value] = residences(read, shape) if read else (summed(made),)
             for place in self._finals[value]:
-                self._reads[value, place] += 1
+                self._reads[value, place, NOT_FETCHED] += 1
                 self._wanted[value][place] = None
+
+    def _places_of(self, state: NodeId) -> Iterable[Placement]:
+        """The placements between which the residence of a state is chosen."""
+        if state in self._resident:
+            return (self._resident[state],)
+        return self._wanted.get(Value(state, 0), ())
+
+    def _key(self, reader: NodeId, value: Value, want: Placement) -> Key:
+        """The tensor that an operator reads in a placement."""
+        place = self._resident.get(value.node)
+        is_fetched = place is not None and place != want
+        return value, want, self._fetch_of[value.node, reader] if is_fetched else NOT_FETCHED
 
     def _is_given(self, node: Node) -> bool:
         return isinstance(node.operator, Input) or node.id in self._graph.weight_only
@@ -174,14 +218,26 @@ class _Running(Generic[A]):
                 self.memory.add(device, shard)
         return found
 
-    def _operand(self, value: Value, want: Placement, region: Region, device: int) -> A:
+    def _load_residents(self) -> None:
+        for node, place in self._resident.items():
+            value = Value(node, 0)
+            array = self._given(value)
+            shards = {
+                device: self._machine.put(box_of(array, region), device)
+                for device, region in regions_of(place, array.shape).items()
+            }
+            self._reads[value, place, NOT_FETCHED] += 1
+            self._keep((value, place, NOT_FETCHED), Held(place, array.shape, shards))
+
+    def _operand(self, key: Key, region: Region, device: int) -> A:
+        value, want, _ = key
         kept = self._kept.get(value)
         if kept is None:
-            return self._held[value, want].shards[device]
+            return self._held[key].shards[device]
         return kept[device, (region, device not in want.of_terms((0,)).devices)]
 
     def _moved(self, value: Value, have: Placement, want: Placement) -> Held[A]:
-        held = self._held[value, have]
+        held = self._held[value, have, NOT_FETCHED]
         element_bytes = tensor_of(self._graph, value).element.bytes_per_element
         steps = communication(have, want, held.shape, element_bytes)
         return self.exchange.moved(held, want, steps)

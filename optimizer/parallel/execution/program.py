@@ -279,9 +279,15 @@ class _Running:
 
     def deliver(self, entry: DeliveryEntry) -> None:
         have, want = _placement(entry["have"]), _placement(entry["want"])
-        held = Held(have, tuple(entry["shape"]), self._made[entry["tensor"]])
+        held = Held(have, tuple(entry["shape"]), self._made.get(entry["tensor"]) or self._given(entry, have))
         steps = [_step(step) for step in entry["steps"]]
         self._delivered[entry["tensor"], want] = self.exchange.moved(held, want, steps).shards
+
+    def _given(self, entry: DeliveryEntry, have: Placement) -> Mapping[int, Array]:
+        """The parts of an input of the model."""
+        array = self._inputs[entry["tensor"]]
+        regions = regions_of(have, tuple(entry["shape"]))
+        return {device: box_of(array, region) for device, region in regions.items()}
 
     def output(self, entry: OutputEntry) -> Array:
         name = entry["tensor"]

@@ -18,6 +18,7 @@ from superopt.optimizer.parallel.search.pipeline import pipelines, stage_counts,
 from superopt.optimizer.parallel.search.prices import collective_prices
 from superopt.optimizer.parallel.search.redistribution import CollectivePrices
 from superopt.optimizer.parallel.search.refinement import Refined, Refinement
+from superopt.optimizer.parallel.search.residence_moves import ResidenceMoves
 from superopt.optimizer.parallel.search.subject import Operation, Subject
 from superopt.optimizer.parallel.search.tables import Tables
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, Simulator
@@ -114,15 +115,22 @@ class Planner:
         if refined is not best:
             seen.append(refined)
             best = refined
+        resided = self._resided(subject, seen, best)
+        if resided is not best:
+            seen.append(resided)
+            best = resided
         return Planned(subject, best, tuple(seen), time.process_time() - began)
 
     def experts(self, subject: Subject) -> tuple[SimulatedPlan, ...]:
         """The evaluated expert plans for the whole machine."""
-        found = assignments(subject, Mesh.of(self.cluster), self._licence)
-        return tuple(
-            self.evaluated(subject, Proposal(name, Origin.EXPERT, assignment.plan(subject), assignment))
-            for name, assignment in found
-        )
+        found: list[SimulatedPlan] = []
+        for name, assignment in assignments(subject, Mesh.of(self.cluster), self._licence):
+            plan = assignment.plan(subject)
+            if assignment.residence:
+                plan = self._moves(subject).overlapped(plan).plan
+            proposal = Proposal(name, Origin.EXPERT, plan, replace(assignment, residence=plan.residence))
+            found.append(self.evaluated(subject, proposal))
+        return tuple(found)
 
     def least_memory_plan(self, subject: Subject) -> SimulatedPlan:
         """The plan with the lowest estimated memory per device."""
@@ -175,6 +183,7 @@ class Planner:
             mapper.mapping(name, assignment.choices).memory / max(1, *expert.simulation.memory_bytes)
             for expert in experts
             if (assignment := expert.proposal.assignment) is not None
+            and not assignment.residence
             and (name := expert.proposal.name) != ONE_DEVICE
         ]
         correction = max(corrections, default=1.0)
@@ -254,6 +263,31 @@ class Planner:
         plan = start.simulation.plan
         tried = self._candidate(Proposal("search", Origin.REFINED, plan, start.assignment), start.simulation)
         return min((best, tried), key=lambda candidate: candidate.rank)
+
+    def _resided(
+        self, subject: Subject, found: Sequence[SimulatedPlan], best: SimulatedPlan
+    ) -> SimulatedPlan:
+        """The best of the plans that are found and of the fastest with their states in parts."""
+        starts = sorted(
+            (
+                one
+                for one in found
+                if one.proposal.assignment is not None
+                and not one.plan.residence
+                and (not best.fits or one.simulation.microseconds <= best.simulation.microseconds)
+            ),
+            key=lambda one: one.simulation.microseconds,
+        )
+        moves = self._moves(subject)
+        for start in starts[:_STARTS] if subject.step is not None else ():
+            tried = moves.best(start.plan)
+            if tried is not None:
+                proposal = Proposal(f"{start.proposal.name}, states in parts", Origin.REFINED, tried.plan)
+                best = min((best, self._candidate(proposal, tried)), key=lambda candidate: candidate.rank)
+        return best
+
+    def _moves(self, subject: Subject) -> ResidenceMoves:
+        return ResidenceMoves(subject, self.simulator(subject), self._fits, self.is_expired)
 
     def _simulations(self, operations: int) -> int:
         work = max(1, operations) * max(1.0, len(self.cluster) / _MANY_DEVICES)

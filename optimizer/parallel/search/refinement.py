@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from superopt.ir.plan import Parallelism, Plan
+from superopt.ir.plan import Parallelism
 from superopt.optimizer.parallel.experts import Assignment
 from superopt.optimizer.parallel.search.choices import ALONE, Choice, parallelism
 from superopt.optimizer.parallel.search.mapping import Mapper
@@ -174,10 +174,8 @@ class Refinement:
             choices[number] = choice
             how[number] = parallelism(self.subject.operations[number], choice, base.assignment.mesh)
         nodes = {self.subject.operations[number].node: found for number, found in how.items()}
-        plan = Plan(
-            parallel=MappingProxyType({**base.simulation.plan.parallel, **nodes}),
-            microbatches=base.simulation.plan.microbatches,
-        )
+        before = base.simulation.plan
+        plan = replace(before, parallel=MappingProxyType({**before.parallel, **nodes}))
         assignment = replace(base.assignment, choices=tuple(choices))
         self._simulations += 1
         return Refined(assignment, self.simulator.delta(plan, nodes, base.simulation))

@@ -1,6 +1,7 @@
 """Exact memory of a plan per device, in bytes: the largest set of arrays that are alive at once.
 
-A device holds its regions of inputs and weights throughout. An operator allocates its results, and then
+A device holds its regions of inputs and weights throughout, or those in which the plan keeps an input. What
+is fetched of such an input is allocated when it is issued. An operator allocates its results, and then
 every other placement in which they are read, in issue order. An array is alive until the last operator that
 reads it has run; an output, and the next value of a state, to the end. A part that equals what a device holds
 is the same array; so is a tensor that is only renamed, or repeated along an axis, but not one that is renamed
@@ -23,6 +24,7 @@ from superopt.optimizer.parallel.boxes import volume
 from superopt.optimizer.parallel.residence import kept_regions
 from superopt.optimizer.parallel.simulator.operations import Operations, WeightUses
 from superopt.optimizer.parallel.simulator.prices import Prices
+from superopt.optimizer.parallel.simulator.residents import ResidentFetch, Residents
 from superopt.optimizer.parallel.simulator.schedule import FORWARD, Schedule
 from superopt.optimizer.parallel.simulator.units import Unit, bytes_of
 from superopt.optimizer.parallel.tasks import shape_of
@@ -50,6 +52,7 @@ class Liveness:
     prices: Prices
     schedule: Schedule
     units: Sequence[Unit]
+    residents: Residents
 
     def peaks(self) -> tuple[int, ...]:
         """By device: the peak bytes."""
@@ -70,14 +73,21 @@ class Liveness:
                 size = bytes_of(type_)
                 for place in (unit.division.makes[port], *self._wants(number, port)):
                     total += self.prices.held(place, size)
+        for fetch in self.residents.fetches:
+            for want in {self.units[user].division.needs[slot] for user, slot in fetch.users}:
+                total += self.prices.held(want, bytes_of(fetch.type))
         return tuple(int(size) for size in total)
 
     @cached_property
     def _resident(self) -> Bytes:
         total = np.zeros(len(self.prices.cluster), np.int64)
-        for uses in (*self.operations.weights, *self.operations.inputs.values()):
+        places = self.residents.places
+        read = [uses for node, uses in self.operations.inputs.items() if node not in places]
+        for uses in (*self.operations.weights, *read):
             for device, size in self._kept(uses):
                 total[device] += size
+        for node, place in places.items():
+            total += self.prices.held(place, bytes_of(self.operations.inputs[node].type))
         return total
 
     def _kept(self, uses: WeightUses) -> Iterator[tuple[int, int]]:
@@ -144,7 +154,7 @@ class Liveness:
         ].shard_bytes(bytes_of(after))
 
     def _arrays(self) -> Iterator[_Array]:
-        """All arrays that operators allocate, from the last operator to the first."""
+        """All arrays that operators allocate, from the last operator to the first; then those of fetches."""
         ends: dict[int, Places] = {}
         for number in reversed(self._order):
             operation = self.operations.all[number]
@@ -160,6 +170,27 @@ class Liveness:
                     shared = self._shared(number, port, want)
                     delivered = np.where(shared, 0, self.prices.held(want, size))
                     yield _Array(delivered, self._position[number], last)
+        for fetch in self.residents.fetches:
+            yield from self._fetched(fetch, ends)
+
+    def _fetched(self, fetch: ResidentFetch, ends: dict[int, Places]) -> Iterator[_Array]:
+        last: dict[int, Places] = {}
+        for user, slot in fetch.users:
+            want = self.units[user].division.needs[slot]
+            read = self._read_until(user, ends)
+            last[want] = np.maximum(last[want], read) if want in last else read
+        size, shape = bytes_of(fetch.type), shape_of(fetch.type)
+        last.pop(fetch.have, None)
+        for want, read in last.items():
+            shared = self.prices.shared(fetch.have, want, shape)
+            yield _Array(np.where(shared, 0, self.prices.held(want, size)), max(0, fetch.issued), read)
+
+    def _read_until(self, reader: int, ends: dict[int, Places]) -> Places:
+        """By device: when a reader has no more use for what it read."""
+        read = np.full(len(self.prices.cluster), self._position[reader], np.int64)
+        if reader in self._views:
+            return np.where(self._views[reader], np.maximum(read, ends[reader]), read)
+        return read
 
     def _ends(self, number: int, port: int, ends: dict[int, Places]) -> tuple[Places, dict[int, Places]]:
         """The last reads of a result by device: of what the operator makes, and of each other placement."""
@@ -169,9 +200,7 @@ class Liveness:
         for use in self.operations.uses[number]:
             if use.port == port:
                 want = self.units[use.reader].division.needs[use.slot]
-                read = np.full(devices, self._position[use.reader], np.int64)
-                if use.reader in self._views:
-                    read = np.where(self._views[use.reader], np.maximum(read, ends[use.reader]), read)
+                read = self._read_until(use.reader, ends)
                 last[want] = np.maximum(last[want], read) if want in last else read
         for returned, want in unit.final:
             if returned == port:

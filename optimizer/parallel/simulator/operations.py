@@ -56,8 +56,10 @@ class WeightUses:
 
 @dataclass(frozen=True, slots=True)
 class StateUses:
-    """A state that is computed: its readers, as of a weight, and the number and port of its next value."""
+    """A state that is computed: the input with its present value, its readers, as of a weight, and the number
+    and port of its next value."""
 
+    input: NodeId
     type: TensorType
     users: tuple[tuple[int, int], ...]
     made: tuple[int, int]
@@ -129,7 +131,7 @@ class Operations:
         """The states whose next values operations compute, and that others read."""
         step = self._step
         return tuple(
-            StateUses(self.inputs[state.input].type, self.inputs[state.input].users, made)
+            StateUses(state.input, self.inputs[state.input].type, self.inputs[state.input].users, made)
             for state in (() if step is None else step.states)
             if state.input in self.inputs and state.next.node in self.numbers
             for made in ((self.numbers[state.next.node], state.next.port),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,9 +17,10 @@ from superopt.optimizer.parallel.simulator.memory import memory_of
 from superopt.optimizer.parallel.simulator.objective import ParallelObjective
 from superopt.optimizer.parallel.simulator.operations import Operations
 from superopt.optimizer.parallel.simulator.prices import Prices
+from superopt.optimizer.parallel.simulator.residents import PARAMETERS, Residents
 from superopt.optimizer.parallel.simulator.schedule import BACKWARD, Schedule
 from superopt.optimizer.parallel.simulator.timing import WEIGHTS, Done, Timing
-from superopt.optimizer.parallel.simulator.units import Unit
+from superopt.optimizer.parallel.simulator.units import Key, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class Simulation:
     prices: Prices = field(repr=False)
     schedule: Schedule = field(repr=False)
     units: list[Unit] = field(repr=False)
+    residents: Residents = field(repr=False)
+    opening: tuple[tuple[Key, Exchange], ...] = field(repr=False)
     timing: Timing = field(repr=False)
 
     @property
@@ -83,6 +87,14 @@ class Simulation:
         """Total bytes sent by all devices."""
         return sum(exchange.moved * count for exchange, count in self._exchanges())
 
+    def fetch_microseconds(self) -> dict[int, float]:
+        """By port of a fetch: how long its exchanges last on free channels, one after the other."""
+        found: dict[int, float] = defaultdict(float)
+        for issued in (self.opening, *(unit.fetches for unit in self.units)):
+            for (port, _), exchange in issued:
+                found[port] += sum(float(phase.durations.max()) for phase in exchange.phases)
+        return found
+
     @cached_property
     def memory_bytes(self) -> tuple[int, ...]:
         """By device: peak bytes."""
@@ -93,7 +105,7 @@ class Simulation:
 
     @cached_property
     def _liveness(self) -> Liveness:
-        return Liveness(self.operations, self.prices, self.schedule, self.units)
+        return Liveness(self.operations, self.prices, self.schedule, self.units, self.residents)
 
     @property
     def order(self) -> tuple[NodeId, ...]:
@@ -130,8 +142,11 @@ class Simulation:
     def _sent(self, done: Done) -> Iterator[TimelineEvent]:
         waiting = done.waiting
         place, (port, _) = waiting.brings
-        name = self._name(self.schedule.items[place][1])
-        if port < 0:
+        if port <= PARAMETERS:
+            name = f"fetch of input {self.residents.fetches[PARAMETERS - port].input}"
+        else:
+            name = self._name(self.schedule.items[place][1])
+        if PARAMETERS < port < 0:
             name = f"{'weights' if port == WEIGHTS else 'gradient'} of {name}"
         for transfer in waiting.exchange.transfers(waiting.ready, done.channels):
             length = transfer.stop - transfer.start
@@ -147,7 +162,11 @@ class Simulation:
         """Every exchange, and its number of occurrences."""
         count = self.schedule.microbatches
         trains = self.objective is ParallelObjective.TRAINING
+        for _, exchange in self.opening:
+            yield exchange, count
         for unit in self.units:
+            for _, exchange in unit.fetches:
+                yield exchange, count
             for _, exchange in unit.sends:
                 if exchange is not None:
                     yield exchange, count

@@ -6,13 +6,16 @@ from collections.abc import Collection, Mapping
 
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.plan import Plan
+from superopt.optimizer.parallel.fetches import START
+from superopt.optimizer.parallel.simulator.exchange import Exchange
 from superopt.optimizer.parallel.simulator.objective import ParallelObjective
 from superopt.optimizer.parallel.simulator.operations import Operations
 from superopt.optimizer.parallel.simulator.prices import Prices
+from superopt.optimizer.parallel.simulator.residents import Residents
 from superopt.optimizer.parallel.simulator.schedule import BACKWARD, FORWARD, Schedule
 from superopt.optimizer.parallel.simulator.simulation import Simulation
 from superopt.optimizer.parallel.simulator.timing import timed
-from superopt.optimizer.parallel.simulator.units import Assembly, Unit
+from superopt.optimizer.parallel.simulator.units import Assembly, Key, Unit
 from superopt.optimizer.parallel.states import StepStates
 from superopt.optimizer.parallel.topology import Cluster
 
@@ -54,15 +57,24 @@ class Simulator:
         """Full simulation of the plan. Raises InvalidOptionError where it does not fit."""
         divisions = [self._assembly.division(plan, number) for number in range(len(self.operations.all))]
         schedule = self._schedule(plan)
-        units = [self._assembly.unit(divisions, schedule.stages, number) for number in range(len(divisions))]
-        return self._timed(plan, schedule, units, None, 0)
+        residents = self._assembly.residents(plan)
+        units = [
+            self._assembly.unit(divisions, schedule.stages, residents, number)
+            for number in range(len(divisions))
+        ]
+        opening = self._assembly.fetched(divisions, residents)
+        return self._timed(plan, schedule, units, residents, opening, None, 0)
 
     def delta(self, plan: Plan, changed: Collection[NodeId], base: Simulation | None = None) -> Simulation:
         """Equals ``simulate`` for a plan that differs from the ``base`` (by default the last one simulated)
         at most in the machine mappings of some nodes (dissertation, section 3.4.3). Units around those nodes
         are rebuilt, and passes are timed again from the first that could differ."""
         base = self._base if base is None else base
-        if base is None or plan.microbatches != base.plan.microbatches:
+        if (
+            base is None
+            or plan.microbatches != base.plan.microbatches
+            or plan.residence != base.plan.residence
+        ):
             return self.simulate(plan)
         numbers = {self.operations.numbers[node] for node in changed if node in self.operations.numbers}
         divisions = [unit.division for unit in base.units]
@@ -74,20 +86,33 @@ class Simulator:
             return self.simulate(plan)
         units = base.units.copy()
         first = len(base.timing.passes)
-        for number in self._around(numbers):
-            unit = self._assembly.unit(divisions, base.schedule.stages, number)
+        residents = base.residents
+        for number in self._around(numbers, residents):
+            unit = self._assembly.unit(divisions, base.schedule.stages, residents, number)
             if not unit.is_like(units[number]):
                 units[number] = unit
                 first = min(first, self._first_pass(base.schedule, number))
-        return self._timed(plan, base.schedule, units, base, first)
+        opening = self._assembly.fetched(divisions, residents)
+        if opening != base.opening:
+            first = 0
+        return self._timed(plan, base.schedule, units, residents, opening, base, first)
 
     def _timed(
-        self, plan: Plan, schedule: Schedule, units: list[Unit], base: Simulation | None, first: int
+        self,
+        plan: Plan,
+        schedule: Schedule,
+        units: list[Unit],
+        residents: Residents,
+        opening: tuple[tuple[Key, Exchange], ...],
+        base: Simulation | None,
+        first: int,
     ) -> Simulation:
         cluster = self.prices.cluster
         before = None if base is None else base.timing
-        timing = timed(units, schedule, len(cluster), len(cluster.channels), before, first)
-        self._base = Simulation(plan, self.objective, self.operations, self.prices, schedule, units, timing)
+        timing = timed(units, schedule, len(cluster), len(cluster.channels), opening, before, first)
+        self._base = Simulation(
+            plan, self.objective, self.operations, self.prices, schedule, units, residents, opening, timing
+        )
         return self._base
 
     def _schedule(self, plan: Plan) -> Schedule:
@@ -98,7 +123,7 @@ class Simulator:
             found = self._schedules[key] = Schedule.of(*key, self.operations.trained, trains=self._trains)
         return found
 
-    def _around(self, numbers: set[int]) -> set[int]:
+    def _around(self, numbers: set[int], residents: Residents) -> set[int]:
         """The operations whose units may change when those nodes do."""
         found = set(numbers)
         for number in numbers:
@@ -106,8 +131,10 @@ class Simulator:
             found.update(source[0] for source in operation.sources if source is not None)
             found.update(use.reader for use in self.operations.uses[number])
             found.update(self.operations.states_read.get(number, ()))
+            found.update(fetch.issued for fetch, _ in residents.read.get(number, ()))
             if self._trains:
                 found.update(self._assembly.readers_of_weights(number))
+        found.discard(START)
         return found
 
     @staticmethod

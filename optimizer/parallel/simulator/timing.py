@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from superopt.optimizer.parallel.fetches import START
 from superopt.optimizer.parallel.simulator.exchange import Exchange, Times
 from superopt.optimizer.parallel.simulator.schedule import BACKWARD, FORWARD, Schedule
 from superopt.optimizer.parallel.simulator.units import Key, Unit
@@ -81,13 +82,17 @@ def timed(
     schedule: Schedule,
     devices: int,
     channels: int,
+    opening: Sequence[tuple[Key, Exchange]] = (),
     base: Timing | None = None,
     first: int = 0,
 ) -> Timing:
-    """The timing of a schedule; the passes before ``first`` are copied from the ``base``."""
+    """The timing of a schedule; the passes before ``first`` are copied from the ``base``. ``opening`` are the
+    exchanges that are issued at the start."""
     clock = _Clock(units, schedule, devices, channels)
     if base is not None and first:
         clock.restart(base, first)
+    else:
+        clock.open(opening)
     clock.run()
     return Timing(clock.passes, clock.exchanges, clock.finish())
 
@@ -106,6 +111,11 @@ class _Clock:
         self._by_key: dict[Wanted, Waiting] = {}
         self._issued = 0
         self._sent = 0.0
+
+    def open(self, exchanges: Sequence[tuple[Key, Exchange]]) -> None:
+        """Issues exchanges before the first pass."""
+        for key, exchange in exchanges:
+            self._issue(exchange, np.zeros_like(self._free), (START, key), is_last=False)
 
     def restart(self, base: Timing, first: int) -> None:
         """Copies the first passes of another timing."""
@@ -130,7 +140,7 @@ class _Clock:
             arrived: list[Times] = []
             if direction == FORWARD:
                 duration = division.forward
-                if unit.arrivals:
+                if unit.arrivals or unit.awaits:
                     arrived = self._arrivals(unit, microbatch)
             else:
                 duration = division.backward
@@ -151,6 +161,8 @@ class _Clock:
             if direction == FORWARD:
                 if unit.sends:
                     self._send(unit, place, base + offset)
+                for key, exchange in unit.fetches:
+                    self._issue(exchange, free + free_offset, (place, key), is_last=False)
             elif unit.synchronised and microbatch == last:
                 for turn, (exchange, is_only) in enumerate(unit.synchronised):
                     ready = base + offset if is_only else free + free_offset
@@ -169,7 +181,10 @@ class _Clock:
 
     def _arrivals(self, unit: Unit, microbatch: int) -> list[Times]:
         row = self._schedule.positions[FORWARD][microbatch]
-        return [self._arrival((row[source], key)) for source, key in unit.arrivals]
+        return [
+            *(self._arrival((row[source], key)) for source, key in unit.arrivals),
+            *(self._arrival((issued, key)) for issued, key in unit.awaits),
+        ]
 
     def _gradients(self, unit: Unit, number: int, microbatch: int, place: int) -> list[Times]:
         forwards = self._schedule.positions[FORWARD][microbatch][number]

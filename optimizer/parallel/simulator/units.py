@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from superopt.errors import InvalidOptionError
-from superopt.ir.plan import Parallelism, Plan
+from superopt.ir.graph import NodeId
+from superopt.ir.plan import Parallelism, Plan, Residence
 from superopt.ir.types import TensorType
 from superopt.ops.traits import ALIASES
 from superopt.optimizer.parallel.communication import summed
+from superopt.optimizer.parallel.fetches import START
 from superopt.optimizer.parallel.placement import Placement, needed, produced
 from superopt.optimizer.parallel.residence import residences
 from superopt.optimizer.parallel.simulator.exchange import Exchange, Times
 from superopt.optimizer.parallel.simulator.operations import Operations
 from superopt.optimizer.parallel.simulator.prices import Prices
+from superopt.optimizer.parallel.simulator.residents import ResidentFetch, Residents
 from superopt.optimizer.parallel.task_costs import Types
 from superopt.optimizer.parallel.tasks import mapping_of, shape_of
 from superopt.optimizer.parallel.terms import admits
@@ -66,7 +69,9 @@ class Unit:
     pass waits for, None where nothing is sent. ``settled``: those of graph outputs; ``final``: all placements
     in which they end, sent or not. ``returns``: gradients
     that it waits for: the exchange, and the readers whose backward passes produce them. ``synchronised``:
-    exchanges of weight gradients whose last backward pass is this one, and whether this is the only one."""
+    exchanges of weight gradients whose last backward pass is this one, and whether this is the only one.
+    ``fetches``: exchanges of inputs that are issued after it; ``awaits``: those that it waits for, as the
+    operation after which they are issued and the key."""
 
     division: Division
     arrivals: tuple[tuple[int, Key], ...]
@@ -75,6 +80,8 @@ class Unit:
     final: tuple[Key, ...]
     returns: tuple[tuple[Exchange | None, tuple[int, ...]], ...]
     synchronised: tuple[tuple[Exchange, bool], ...]
+    fetches: tuple[tuple[Key, Exchange], ...]
+    awaits: tuple[tuple[int, Key], ...]
 
     def is_like(self, other: Unit) -> bool:
         """Whether its passes have the same timing and memory as another unit's."""
@@ -85,6 +92,8 @@ class Unit:
             and self.final == other.final
             and self.returns == other.returns
             and self.synchronised == other.synchronised
+            and self.fetches == other.fetches
+            and self.awaits == other.awaits
         )
 
 
@@ -101,6 +110,7 @@ class Assembly:
             for o in operations.all
         ]
         self._divisions: dict[tuple[int, Parallelism, int], Division] = {}
+        self._residents: tuple[Mapping[NodeId, Residence], Residents] | None = None
 
     def how(self, plan: Plan, number: int) -> Parallelism:
         """The machine mapping of an operation; whole on device 0 where the plan has none."""
@@ -131,15 +141,61 @@ class Assembly:
                     )
         return stages
 
-    def unit(self, divisions: list[Division], stages: tuple[int, ...], number: int) -> Unit:
+    def residents(self, plan: Plan) -> Residents:
+        """The inputs that the plan keeps in parts. Raises InvalidOptionError where that is impossible."""
+        if plan.residence and self._trains:
+            raise InvalidOptionError(
+                "plan: expected a training step, or another objective, for the residence of inputs; "
+                "superopt train-graph writes the step"
+            )
+        known = self._residents
+        if known is None or known[0] is not plan.residence:
+            known = (plan.residence, Residents.of(self._operations, self._prices, plan))
+            self._residents = known
+        return known[1]
+
+    def unit(
+        self, divisions: list[Division], stages: tuple[int, ...], residents: Residents, number: int
+    ) -> Unit:
         """The unit of an operation, given all divisions."""
         return Unit(
             divisions[number],
             self._arrivals(divisions, number),
-            *self._sends(divisions, number),
+            *self._sends(divisions, residents, number),
             self._returns(divisions, number) if self._trains else (),
             self._synchronised(divisions, stages, number) if self._trains else (),
+            self.fetched(divisions, residents, number),
+            self._awaits(divisions, residents, number),
         )
+
+    def fetched(
+        self, divisions: list[Division], residents: Residents, number: int = START
+    ) -> tuple[tuple[Key, Exchange], ...]:
+        """The exchanges of inputs that are issued after an operation, or at the start."""
+        found: dict[Key, Exchange] = {}
+        for fetch in residents.issued.get(number, ()):
+            for user, slot in fetch.users:
+                want = divisions[user].needs[slot]
+                exchange = self._fetch(fetch, want)
+                if exchange is not None:
+                    found[fetch.port, want] = exchange
+        return tuple(found.items())
+
+    def _awaits(
+        self, divisions: list[Division], residents: Residents, number: int
+    ) -> tuple[tuple[int, Key], ...]:
+        found: dict[tuple[int, Key], None] = {}
+        for fetch, slot in residents.read.get(number, ()):
+            want = divisions[number].needs[slot]
+            if self._fetch(fetch, want) is not None:
+                found[fetch.issued, (fetch.port, want)] = None
+        return tuple(found)
+
+    def _fetch(self, fetch: ResidentFetch, want: int) -> Exchange | None:
+        if fetch.have == want:
+            return None
+        element_bytes = fetch.type.element.bytes_per_element
+        return self._prices.exchange(fetch.have, want, shape_of(fetch.type), element_bytes)
 
     def _arrivals(self, divisions: list[Division], number: int) -> tuple[tuple[int, Key], ...]:
         own = divisions[number]
@@ -154,7 +210,7 @@ class Assembly:
         return tuple(found)
 
     def _sends(
-        self, divisions: list[Division], number: int
+        self, divisions: list[Division], residents: Residents, number: int
     ) -> tuple[tuple[tuple[Key, Exchange | None], ...], tuple[Key, ...], tuple[Key, ...]]:
         """The exchanges of results, the keys among them that the graph returns, and all that it returns."""
         own = divisions[number]
@@ -165,7 +221,9 @@ class Assembly:
             waits = not (own.takes_time and reader.takes_time)
             wanted[key] = waits or wanted.get(key, False)
         outputs = [
-            key for port in self._operations.outputs[number] for key in self._final(divisions, number, port)
+            key
+            for port in self._operations.outputs[number]
+            for key in self._final(divisions, residents, number, port)
         ]
         for key in outputs:
             wanted[key] = wanted.get(key, False) or not own.takes_time
@@ -176,13 +234,21 @@ class Assembly:
                 sends[key] = exchange
         return tuple(sends.items()), tuple(key for key in outputs if key in sends), tuple(outputs)
 
-    def _final(self, divisions: list[Division], number: int, port: int) -> list[Key]:
-        """The placements in which an output of the graph ends: a state where it is read, another output as it
-        was computed, with partial sums reduced."""
+    def _final(self, divisions: list[Division], residents: Residents, number: int, port: int) -> list[Key]:
+        """The placements in which an output of the graph ends: a state where it is resident, by default where
+        it is read, another output as it was computed, with partial sums reduced."""
         own = divisions[number]
         states = self._operations.states_made.get((number, port), ())
         places = self._prices.placements
-        read = [places[divisions[user].needs[slot]] for state in states for user, slot in state.users]
+        read = [
+            places[kept]
+            for state in states
+            for kept in (
+                [residents.places[state.input]]
+                if state.input in residents.places
+                else [divisions[user].needs[slot] for user, slot in state.users]
+            )
+        ]
         if not read:
             return [(port, own.takes_back[port])]
         shape = shape_of(self._operations.all[number].outputs[port])

@@ -10,7 +10,7 @@ import numpy as np
 
 from superopt.domains import Array
 from superopt.ir.graph import Graph, GraphEditor, Input, NodeId, Value, Weight
-from superopt.ir.plan import Parallelism, Plan
+from superopt.ir.plan import Fetch, Parallelism, Plan, Residence
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.activation import Relu, Softmax, Tanh
 from superopt.ops.convolution import Conv
@@ -153,6 +153,35 @@ def random_plan(draw: random.Random, graph: Graph) -> Plan:
         copies = draw.choice([count for count in (1, 1, 2, 4) if count * tasks <= DEVICES])
         mappings[node.id] = Parallelism(degrees, tuple(draw.sample(range(DEVICES), tasks * copies)), copies)
     return Plan(parallel=mappings)
+
+
+def random_residence(draw: random.Random, graph: Graph) -> Mapping[NodeId, Residence]:
+    """For half of the inputs parts on devices in any order, with fetches for some of their readers, issued
+    after any operators."""
+    found: dict[NodeId, Residence] = {}
+    nodes = [node.id for node in graph if not isinstance(node.operator, Weight)]
+    for node in graph.inputs:
+        (type_,) = graph[node].types
+        readers = list(graph.users(node))
+        if draw.random() < 0.5 or not isinstance(type_, TensorType):
+            continue
+        while True:
+            degrees = tuple(draw.choice((1, 2, 4, 8)) for _ in type_.shape)
+            copies = draw.choice((1, 1, 1, 2))
+            divides = all(
+                int(str(size)) % degree == 0 for size, degree in zip(type_.shape, degrees, strict=True)
+            )
+            if divides and math.prod(degrees) * copies <= DEVICES:
+                break
+        draw.shuffle(readers)
+        cuts = sorted(draw.randint(0, len(readers)) for _ in range(3))
+        groups = [readers[: cuts[0]], readers[cuts[0] : cuts[1]], readers[cuts[1] : cuts[2]]]
+        fetches = tuple(
+            Fetch(tuple(group), draw.choice((None, draw.choice(nodes)))) for group in groups if group
+        )
+        devices = tuple(draw.sample(range(DEVICES), math.prod(degrees) * copies))
+        found[node] = Residence(degrees, devices, copies, fetches)
+    return found
 
 
 def random_arrays(graph: Graph) -> Mapping[str, Array]:

@@ -62,11 +62,16 @@ def test_a_training_step_is_planned_and_still_trains(tmp_path: Path, monkeypatch
     assert section["objective"] == "latency"
     assert "ddp" in {baseline["name"] for baseline in section["baselines"]}
     assert run(["timeline", step, report, "--cluster", cluster[1], "-o", str(tmp_path / "trace.json")]) == 0
-    assert run(["shards", step, report, "-o", str(tmp_path / "shards")]) == 0
-    served = [*cluster, "--strategy", "zero2", "--report", report, "--dry-run"]
+    served = [*cluster, "--strategy", "fsdp", "--report", report, "--dry-run"]
     assert run(["optimize", step, *served]) == 0
     section = json.loads(Path(report).read_text())["parallel"]
-    assert (section["strategy"], section["origin"]) == ("zero2", "expert")
+    assert (section["strategy"], section["origin"]) == ("zero3", "expert")
+    assert all(kept["degrees"].count(2) == 1 and kept["fetches"] for kept in section["residence"])
+    assert run(["shards", step, report, "-o", str(tmp_path / "shards")]) == 0
+    given = ["--plan", report, "--search", "none", "--report", str(tmp_path / "again.json"), "--dry-run"]
+    assert run(["optimize", step, *cluster, *given]) == 0
+    again = json.loads((tmp_path / "again.json").read_text())["parallel"]
+    assert (again["predicted"], again["memory"]) == (section["predicted"], section["memory"])
     losses = [train(Step(path), tmp_path / "samples.npz", steps=4).losses for path in (step, out)]
     assert losses[0] == losses[1]
 

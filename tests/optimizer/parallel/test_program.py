@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,13 @@ from superopt.optimizer.parallel.shards import programmed
 from tests.onnx_io.kit import model, node, tensor, value
 from tests.optimizer.parallel.explicit_steps import explicit_step
 from tests.optimizer.parallel.networks import devices
-from tests.optimizer.parallel.random_plans import DEVICES, random_arrays, random_graph, random_plan
+from tests.optimizer.parallel.random_plans import (
+    DEVICES,
+    random_arrays,
+    random_graph,
+    random_plan,
+    random_residence,
+)
 
 MODELS = 12
 
@@ -43,7 +50,9 @@ def _models() -> Iterator[tuple[LiftedModel, Plan, dict[str, Array], dict[str, A
         lifted = lift(load_model(build_model(graph, arrays)))
         names = [node.operator.label for node in lifted.graph if isinstance(node.operator, Input)]
         inputs = {name: arrays.pop(name) for name in names}
-        yield lifted, random_plan(draw, lifted.graph), inputs, arrays
+        plan = random_plan(draw, lifted.graph)
+        kept = random_residence(draw, lifted.graph)
+        yield lifted, replace(plan, residence=kept), inputs, arrays
 
 
 def test_programs_of_devices_compute_what_the_model_computes(tmp_path: Path) -> None:

@@ -4,31 +4,36 @@ from __future__ import annotations
 
 import random
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from superopt import zoo
-from superopt.ir.plan import Parallelism, Plan
+from superopt.errors import InvalidOptionError
+from superopt.ir.graph import NodeId
+from superopt.ir.plan import Fetch, Parallelism, Plan, Residence
 from superopt.onnx_io import build_model
 from superopt.optimizer.parallel.experts import ONE_DEVICE, assignments, experts
 from superopt.optimizer.parallel.search.candidates import Origin
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.planner import Planner
-from superopt.optimizer.parallel.sharded_states import DDP, SERVERS, ZERO_1, ZERO_2
-from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, simulate
+from superopt.optimizer.parallel.sharded_states import DDP, SERVERS, ZERO_1, ZERO_2, ZERO_3
+from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, Simulator, simulate
 from superopt.optimizer.parallel.tasks import splits_of
 from superopt.optimizer.parallel.topology import Cluster
 from superopt.optimizer.training.description import Role
 from tests.optimizer.parallel.explicit_steps import ExplicitStep, explicit_step
 from tests.optimizer.parallel.networks import devices, mlp
-from tests.optimizer.parallel.random_plans import DEVICES, random_arrays, random_plan
+from tests.optimizer.parallel.random_plans import DEVICES, random_arrays, random_plan, random_residence
 from tests.optimizer.parallel.simulated import cluster
 
 LATENCY = ParallelObjective.LATENCY
 PLANS = 12
 MANY_PLANS = 300
 TRAINED, RANDOM = 20, 3
+CHANGES = 12
+READ_TWICE = 4 * (32 * 16 + 16 * 10)
 ADAM_STEP = 2e-3
 """Adam divides a gradient by its size: where that is hardly above 0, rounding decides about the direction."""
 
@@ -73,9 +78,15 @@ def test_gradients_of_an_unrolled_network_are_added_before_they_are_reduced() ->
     assert _data_parallel(step, 2).communication_bytes < 4 * 2 * step.parameters
 
 
+def random_step_plan(draw: random.Random, step: ExplicitStep) -> Plan:
+    """One with inputs in parts, for every other step."""
+    plan = random_plan(draw, step.graph)
+    return replace(plan, residence=random_residence(draw, step.graph)) if draw.random() < 0.5 else plan
+
+
 def check(step: ExplicitStep, seed: int) -> Simulation:
     """One random plan, against the step on one device: values, bytes sent, and the peak of each device."""
-    plan = random_plan(random.Random(seed), step.graph)
+    plan = random_step_plan(random.Random(seed), step)
     foretold = simulate(step.graph, plan, cluster(1, DEVICES), LATENCY, step.states)
     whole = step.executed(Plan())
     parallel = step.executed(plan, foretold.order)
@@ -138,6 +149,8 @@ def test_the_estimate_of_the_search_counts_states() -> None:
     mapper = Planner(machine, LATENCY, layout=step.layout).mapper(step.subject, Mesh.of(machine))
     estimates: dict[str, float] = {}
     for name, assignment in assignments(step.subject, Mesh.of(machine)):
+        if assignment.residence:
+            continue
         estimate = mapper.mapping(name, assignment.choices)
         exact = simulate(step.graph, assignment.plan(step.subject), machine, LATENCY, step.states)
         assert 0.7 * max(exact.memory_bytes) < estimate.memory < 1.1 * max(exact.memory_bytes), name
@@ -153,7 +166,8 @@ def test_the_search_divides_states_where_nobody_asks_for_it() -> None:
     fastest = min(mapped, key=lambda found: found.rank).simulation
     for expert in planned.experts:
         assert fastest.microseconds < expert.simulation.microseconds
-        assert max(fastest.memory_bytes) < max(expert.simulation.memory_bytes)
+        is_gathered = bool(expert.plan.residence)
+        assert is_gathered or max(fastest.memory_bytes) < max(expert.simulation.memory_bytes)
 
 
 def _strategies(step: ExplicitStep, machine: Cluster) -> dict[str, Plan]:
@@ -162,7 +176,8 @@ def _strategies(step: ExplicitStep, machine: Cluster) -> dict[str, Plan]:
 
 def test_plans_with_shared_states_send_and_hold_what_they_say() -> None:
     """ZeRO-2 and parameter servers send what data parallelism sends, ZeRO-1 half as much again; both stages
-    halve the two moments."""
+    halve the two moments. ZeRO-3 sends no next parameters, but every one before it is used, and again those
+    that the backward pass reads, which are all but biases and the weight of the first layer."""
     step = explicit_step(zoo.build("light-mlp", batch=8), "adam", "cross-entropy")
     sent: dict[str, int] = {}
     held: dict[str, int] = {}
@@ -175,7 +190,8 @@ def test_plans_with_shared_states_send_and_hold_what_they_say() -> None:
     parameters = 4 * step.parameters
     assert sent[ZERO_2] == sent[SERVERS] == sent[DDP] == 2 * parameters + 4 * 4
     assert sent[ZERO_1] == sent[DDP] + parameters
-    assert held[ZERO_2] < held[ZERO_1] < held[DDP] - parameters
+    assert sent[ZERO_3] == sent[ZERO_2] + READ_TWICE
+    assert held[ZERO_3] < held[ZERO_2] < held[ZERO_1] < held[DDP] - parameters
 
 
 def test_a_plan_with_shared_states_is_found_where_data_parallelism_does_not_fit() -> None:
@@ -191,12 +207,65 @@ def test_a_plan_with_shared_states_is_found_where_data_parallelism_does_not_fit(
     assert not next(found for found in planned.experts if found.proposal.name == DDP).fits
 
 
+def test_states_are_kept_in_parts_where_nothing_else_fits() -> None:
+    """With memory between what ZeRO-2 and ZeRO-3 need, only plans with states in parts fit; fetches that are
+    issued early make them faster."""
+    step = explicit_step(_unitys_mlp(), "adam")
+    plans = _strategies(step, devices(2))
+    needs = {name: _simulated(step, plans[name], 2) for name in (ZERO_2, ZERO_3)}
+    limit = max(needs[ZERO_3].memory_bytes) + 4096
+    assert limit < max(needs[ZERO_2].memory_bytes)
+    planned = Planner(devices(2, memory=limit), LATENCY, layout=step.layout).plan(step.graph)
+    assert planned.best.fits
+    assert planned.best.plan.residence
+    expert = next(found for found in planned.experts if found.proposal.name == ZERO_3)
+    assert expert.fits
+    assert planned.best.simulation.microseconds <= expert.simulation.microseconds
+    assert expert.simulation.microseconds < needs[ZERO_3].microseconds
+
+
+def _simulated(step: ExplicitStep, plan: Plan, count: int) -> Simulation:
+    return simulate(step.graph, plan, devices(count), LATENCY, step.states)
+
+
+def test_changes_of_plans_with_states_in_parts_are_simulated_as_a_whole() -> None:
+    """An operator that is divided in another way reads other parts, and other fetches."""
+    step = explicit_step(zoo.build("light-mlp", batch=8), "momentum", "cross-entropy")
+    draw = random.Random(5)
+    simulator = Simulator(step.graph, cluster(1, DEVICES), LATENCY, step=step.states)
+    plan = replace(random_plan(draw, step.graph), residence=random_residence(draw, step.graph))
+    base = simulator.simulate(plan)
+    for seed in range(CHANGES):
+        other = random_plan(random.Random(seed), step.graph)
+        node = draw.choice(list(other.parallel))
+        plan = replace(plan, parallel={**plan.parallel, node: other.parallel[node]})
+        base = simulator.delta(plan, [node], base)
+        anew = simulate(step.graph, plan, cluster(1, DEVICES), LATENCY, step.states)
+        assert base.microseconds == anew.microseconds
+        assert base.memory_bytes == anew.memory_bytes
+        assert base.communication_bytes == anew.communication_bytes
+
+
+@pytest.mark.parametrize(
+    ("kept", "sentence"),
+    [
+        (Residence((3, 1), (0, 1, 2)), r"the degrees \(3, 1\) do not divide its sizes \(784, 512\)"),
+        (Residence((2, 1), (0, 1), fetches=(Fetch((NodeId(99_999),)),)), "which does not read it"),
+    ],
+)
+def test_an_impossible_residence_is_refused(kept: Residence, sentence: str) -> None:
+    step = explicit_step(_unitys_mlp())
+    plan = Plan(residence={step.states.states[0].input: kept})
+    with pytest.raises(InvalidOptionError, match=sentence):
+        _simulated(step, plan, 4)
+
+
 @pytest.mark.parametrize("optimizer", ["momentum", "adam"])
 def test_losses_of_plans_are_those_of_one_device(optimizer: str) -> None:
     """``TRAINED`` steps, each from the states that the last one left."""
     step = explicit_step(zoo.build("light-mlp", batch=8), optimizer, "cross-entropy")
     plans = _strategies(step, cluster(1, DEVICES))
-    plans |= {f"random {seed}": random_plan(random.Random(seed), step.graph) for seed in range(RANDOM)}
+    plans |= {f"random {seed}": random_step_plan(random.Random(seed), step) for seed in range(RANDOM)}
     alone = step.losses(Plan(), TRAINED)
     assert alone[-1] < 0.9 * alone[0]
     for name, plan in plans.items():
@@ -210,7 +279,7 @@ def check_losses(count: int) -> float:
     alone = np.array(step.losses(Plan(), TRAINED))
     apart = 0.0
     for seed in range(count):
-        losses = np.array(step.losses(random_plan(random.Random(seed), step.graph), TRAINED))
+        losses = np.array(step.losses(random_step_plan(random.Random(seed), step), TRAINED))
         apart = max(apart, float((abs(losses - alone) / alone).max()))
     return apart
 

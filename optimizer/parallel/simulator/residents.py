@@ -1,0 +1,77 @@
+"""Inputs that a plan keeps in parts, in a simulation: where they are, and which fetches bring them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from superopt.ir.graph import NodeId
+from superopt.ir.plan import Plan
+from superopt.ir.types import TensorType
+from superopt.optimizer.parallel.fetches import issued_fetches, resident
+from superopt.optimizer.parallel.simulator.operations import Operations
+from superopt.optimizer.parallel.simulator.prices import Prices
+
+PARAMETERS = -3
+"""Port in keys for the first fetch; those of the others are smaller."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentFetch:
+    """A fetch of an input from the placement ``have``, that is issued after an operation, for the slots of
+    operations that are its ``users``, by number."""
+
+    port: int
+    input: NodeId
+    type: TensorType
+    have: int
+    issued: int
+    users: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Residents:
+    """The inputs of a plan that are kept in parts, by the number of their placement, and their fetches."""
+
+    places: Mapping[NodeId, int]
+    fetches: tuple[ResidentFetch, ...]
+
+    @staticmethod
+    def of(operations: Operations, prices: Prices, plan: Plan) -> Residents:
+        """Those of a plan. Raises InvalidOptionError where one is impossible."""
+        graph = operations.graph
+        places = {node: prices.number(place) for node, place in resident(graph, plan).items()}
+        order = [operation.node for operation in operations.all]
+        fetches: list[ResidentFetch] = []
+        for number, fetch in enumerate(issued_fetches(graph, plan, order)):
+            users = tuple(
+                (operations.numbers[reader], slot)
+                for reader in fetch.readers
+                for slot, value in enumerate(graph[reader].inputs)
+                if value.node == fetch.input
+            )
+            type_ = operations.inputs[fetch.input].type
+            have = places[fetch.input]
+            fetches.append(
+                ResidentFetch(PARAMETERS - number, fetch.input, type_, have, fetch.position, users)
+            )
+        return Residents(places, tuple(fetches))
+
+    @cached_property
+    def issued(self) -> Mapping[int, tuple[ResidentFetch, ...]]:
+        """The fetches by the operation after which they are issued."""
+        found: dict[int, list[ResidentFetch]] = defaultdict(list)
+        for fetch in self.fetches:
+            found[fetch.issued].append(fetch)
+        return {number: tuple(fetches) for number, fetches in found.items()}
+
+    @cached_property
+    def read(self) -> Mapping[int, tuple[tuple[ResidentFetch, int], ...]]:
+        """The fetches that each operation waits for, with the slot for which it does."""
+        found: dict[int, list[tuple[ResidentFetch, int]]] = defaultdict(list)
+        for fetch in self.fetches:
+            for user, slot in fetch.users:
+                found[user].append((fetch, slot))
+        return {number: tuple(fetches) for number, fetches in found.items()}
