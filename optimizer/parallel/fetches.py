@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from superopt.errors import InvalidOptionError
 from superopt.ir.graph import Graph, Input, NodeId, Value
@@ -23,6 +23,7 @@ class IssuedFetch:
     input: NodeId
     position: int
     readers: tuple[NodeId, ...]
+    bundle: int | None = None
 
 
 def resident(graph: Graph, plan: Plan) -> Mapping[NodeId, Placement]:
@@ -47,6 +48,13 @@ def issued_fetches(graph: Graph, plan: Plan, order: Sequence[NodeId]) -> tuple[I
         for node, kept in plan.residence.items()
         for fetch in _issued(node, kept, readers[node], positions)
     ]
+    starts: dict[int, int] = {}
+    for fetch in found:
+        if fetch.bundle is not None:
+            starts[fetch.bundle] = min(fetch.position, starts.get(fetch.bundle, fetch.position))
+    found = [
+        fetch if fetch.bundle is None else replace(fetch, position=starts[fetch.bundle]) for fetch in found
+    ]
     return tuple(sorted(found, key=lambda fetch: (fetch.position, positions[fetch.readers[0]])))
 
 
@@ -59,7 +67,7 @@ def _issued(
         if served:
             latest = positions[served[0]] - 1
             wanted = latest if fetch.after is None else positions.get(fetch.after, START)
-            yield IssuedFetch(node, min(wanted, latest), served)
+            yield IssuedFetch(node, min(wanted, latest), served, fetch.bundle)
         for reader in served:
             alone.pop(reader, None)
     for reader in alone:

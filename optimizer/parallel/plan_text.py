@@ -91,7 +91,10 @@ def residence_to_json(plan: Plan, subject: Subject) -> list[dict[str, object]]:
             "degrees": list(kept.degrees),
             "devices": list(kept.devices),
             "copies": kept.copies,
-            "fetches": [{"readers": list(fetch.readers), "after": fetch.after} for fetch in kept.fetches],
+            "fetches": [
+                {"readers": list(fetch.readers), "after": fetch.after, "bundle": fetch.bundle}
+                for fetch in kept.fetches
+            ],
         }
         for node, kept in plan.residence.items()
     ]
@@ -127,7 +130,9 @@ def _fetches(entry: Mapping[str, object], where: str, subject: Subject) -> Itera
         issued = None if after is None else NodeId(_numbers([after], f"{where}: after", 0)[0])
         if issued is not None and issued not in subject.graph.nodes:
             raise InvalidFileError(f"{where}: after: the graph has no node {issued}")
-        yield Fetch(tuple(map(NodeId, readers)), issued)
+        bundle = fetch.get("bundle")
+        together = None if bundle is None else _numbers([bundle], f"{where}: bundle", 0)[0]
+        yield Fetch(tuple(map(NodeId, readers)), issued, together)
 
 
 def _mapping(entry: Mapping[str, object], where: str) -> tuple[NodeId, Parallelism]:

@@ -21,6 +21,7 @@ from superopt.optimizer.parallel.placement import Placement, needed, produced
 from superopt.optimizer.parallel.search.carried import tensor_bytes
 from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.simulator import Simulation
+from superopt.optimizer.parallel.simulator.residents import ResidentFetch
 from superopt.optimizer.parallel.states import StateTensor
 
 _TOGETHER = 8
@@ -97,27 +98,49 @@ class ResidentStates:
                     yield reader
 
 
-def prefetched(simulation: Simulation, lead: float) -> Plan:
-    """The plan of a simulation with fetches issued as late as possible so that each ends before its first
-    reader starts, if there is computation for ``lead`` times as long as the fetch lasts, one after the
-    other."""
-    plan, fetches = simulation.plan, simulation.residents.fetches
+def prefetched(simulation: Simulation, lead: float, together: int) -> Plan:
+    """The plan of a simulation with its fetches issued as late as possible so that each ends before its first
+    reader starts, if there is computation for ``lead`` times as long as fetches last, one after the other.
+    Neighbouring fetches are issued together up to so many bytes."""
+    plan, order = simulation.plan, [operation.node for operation in simulation.operations.all]
     ends = list(itertools.accumulate(float(unit.division.forward.each.max()) for unit in simulation.units))
-    issued: dict[tuple[NodeId, NodeId], NodeId] = {}
+    issued: dict[tuple[NodeId, NodeId], tuple[NodeId, int | None]] = {}
     free = float("inf")
-    order = [operation.node for operation in simulation.operations.all]
-    durations = simulation.fetch_microseconds()
-    for fetch in sorted(fetches, key=lambda fetch: -fetch.users[0][0]):
-        first = fetch.users[0][0]
-        starts = ends[first - 1] if first else 0.0
-        free = min(free, starts) - lead * durations.get(fetch.port, 0.0)
+    for number, group in reversed(list(enumerate(_neighbours(simulation, together)))):
+        bundle = number if len(group) > 1 else None
+        first = min(fetch.users[0][0] for fetch in group)
+        lasts = sum(exchange.microseconds for f in group for exchange in simulation.fetch_exchanges(f))
+        free = min(free, ends[first - 1] if first else 0.0) - lead * lasts
         before = bisect.bisect_right(ends, free) - 1
-        for user, _ in fetch.users:
-            issued[fetch.input, order[user]] = fetch.input if before < 0 else order[before]
+        for fetch in group:
+            for user, _ in fetch.users:
+                after = fetch.input if before < 0 else order[before]
+                issued[fetch.input, order[user]] = after, bundle
     residence = {node: _issued(node, kept, issued) for node, kept in plan.residence.items()}
     return replace(plan, residence=MappingProxyType(residence))
 
 
-def _issued(node: NodeId, kept: Residence, issued: Mapping[tuple[NodeId, NodeId], NodeId]) -> Residence:
-    fetches = (replace(fetch, after=issued.get((node, fetch.readers[0]))) for fetch in kept.fetches)
+def _neighbours(simulation: Simulation, together: int) -> list[list[ResidentFetch]]:
+    """The fetches that send something in the order of their first readers, in groups of so many bytes."""
+    groups: list[list[ResidentFetch]] = []
+    size = together
+    for fetch in sorted(simulation.residents.fetches, key=lambda fetch: fetch.users[0][0]):
+        moved = sum(exchange.moved for exchange in simulation.fetch_exchanges(fetch))
+        if not moved:
+            continue
+        if size + moved > together:
+            groups.append([])
+            size = 0
+        groups[-1].append(fetch)
+        size += moved
+    return groups
+
+
+def _issued(
+    node: NodeId, kept: Residence, issued: Mapping[tuple[NodeId, NodeId], tuple[NodeId, int | None]]
+) -> Residence:
+    fetches: list[Fetch] = []
+    for fetch in kept.fetches:
+        after, bundle = issued.get((node, fetch.readers[0]), (None, None))
+        fetches.append(Fetch(fetch.readers, after, bundle))
     return replace(kept, fetches=tuple(fetches))

@@ -140,7 +140,8 @@ class SimulatedTrial(Trial[PlannedVariant]):
         self._best_at = 0.0
 
     def evaluate(self, given: Mapping[str, object]) -> None:
-        """Evaluates a given plan, after applying its trace. Raises InvalidFileError where it does not fit."""
+        """Evaluates a given plan, after applying its trace; one with an empty trace is of the graph as it is.
+        Raises InvalidFileError where it does not fit."""
         steps = recorded_trace(given) if "trace" in given else ()
         end = self._until(_FIRST_PLAN_SHARE)
 
@@ -148,12 +149,14 @@ class SimulatedTrial(Trial[PlannedVariant]):
             return self._estimated(graph) if time.monotonic() < end else None
 
         canonical = self._prepared.canonical
-        graph, trace = retraced(canonical.graph, steps, self._request.rules, price)
+        is_unchanged = given.get("trace") == []
+        start = self._request.lifted.graph if is_unchanged else canonical.graph
+        graph, trace = retraced(start, steps, self._request.rules, price)
         self._matched = len({step.rule for step in trace})
         subject = Subject.of(self._sized(graph), self._planner.layout)
         plan = plan_from_json(given, subject, len(self._cluster))
         chosen = self._planner.evaluated(subject, Proposal("given", Origin.GIVEN, plan))
-        self._given = PlannedVariant(graph, canonical.steps, trace, subject, chosen)
+        self._given = PlannedVariant(graph, () if is_unchanged else canonical.steps, trace, subject, chosen)
 
     def adopt(self, strategy: str) -> None:
         """Takes the plan of that name for the unchanged graph. Raises InvalidOptionError without one."""

@@ -46,10 +46,13 @@ class Parallelism:
 class Fetch:
     """One delivery of an input that is resident in parts, to wherever ``readers`` read it. It is issued once
     the operator ``after`` has run, or at the start if that is an input; at the latest, and by default, just
-    before the first of the readers. What was delivered is released after the last of them."""
+    before the first of the readers. What was delivered is released after the last of them. Fetches of several
+    inputs with the same number as ``bundle`` are issued together, when the first of them is, and gathered by
+    one collective for each group of devices."""
 
     readers: tuple[NodeId, ...]
     after: NodeId | None = None
+    bundle: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,9 @@ from superopt.optimizer.parallel.simulator import Simulation, Simulator
 _LEADS = (1.0, 2.0)
 """How much earlier than needed a fetch is issued, in units of its duration, because channels are shared."""
 
+_TOGETHER = (1 << 22, 1 << 26)
+"""Bytes that neighbouring fetches send together, where not each by itself."""
+
 
 @dataclass
 class ResidenceMoves:
@@ -25,10 +28,16 @@ class ResidenceMoves:
     expired: Callable[[], bool]
 
     def overlapped(self, plan: Plan) -> Simulation:
-        """The best simulation of a plan whose fetches are issued just before their readers, or earlier."""
-        found = self.simulator.simulate(plan)
-        early = [self.simulator.simulate(prefetched(found, lead)) for lead in _LEADS]
-        return min((found, *early), key=lambda tried: (not self.fits(tried), tried.microseconds))
+        """The best simulation of a plan whose fetches are issued just before their readers, or earlier, or
+        several together."""
+        start = self.simulator.simulate(plan)
+        early = [(lead, self.simulator.simulate(prefetched(start, lead, 0))) for lead in _LEADS]
+        lead, best = min(early, key=lambda one: self._rank(one[1]))
+        bundled = (self.simulator.simulate(prefetched(start, lead, together)) for together in _TOGETHER)
+        return min((best, *bundled, start), key=self._rank)
+
+    def _rank(self, simulation: Simulation) -> tuple[bool, float]:
+        return (not self.fits(simulation), simulation.microseconds)
 
     def best(self, plan: Plan) -> Simulation | None:
         """The fastest found that fits, with as few states released between uses as need be; None without

@@ -115,11 +115,22 @@ class Exchange:
     ) -> None:
         first = [step for step in steps if step.kind in REDUCTIONS]
         rest = [step for step in steps if step.kind not in REDUCTIONS]
+        self.steps = steps
         self.phases = [Phase(part, collectives) for part in (first, rest) if part]
         self.holders = np.array(holders, np.intp)
         self._held = np.zeros(devices, bool)
         self._held[list(holders)] = True
         self.moved = moved_bytes(steps)
+
+    @property
+    def gathers_only(self) -> bool:
+        """Whether it consists of all-gathers."""
+        return all(step.kind is CollectiveKind.ALL_GATHER for step in self.steps)
+
+    @property
+    def microseconds(self) -> float:
+        """How long it lasts when its channels are free."""
+        return sum(float(phase.durations.max()) for phase in self.phases)
 
     def ready_at(self, ready: Times) -> float:
         """Time at which all devices have their parts."""
@@ -158,6 +169,26 @@ class Exchange:
             for channel, load in phase.loads.items():
                 found[channel] += load
         return found
+
+
+def gathered_together(exchanges: Sequence[Exchange]) -> tuple[CollectiveStep, ...]:
+    """The all-gathers of several exchanges as one for each group of devices (horizontal fusion: RAF, section
+    3.3)."""
+    groups: dict[tuple[int, ...], list[CollectiveStep]] = defaultdict(list)
+    for exchange in exchanges:
+        for step in exchange.steps:
+            groups[step.group].append(step)
+    return tuple(
+        CollectiveStep(
+            CollectiveKind.ALL_GATHER,
+            group,
+            sum(step.bytes for step in steps),
+            ((),) * len(group),
+            ((),) * len(group),
+            sum(step.moved for step in steps),
+        )
+        for group, steps in groups.items()
+    )
 
 
 def senders(step: CollectiveStep) -> tuple[int, ...]:

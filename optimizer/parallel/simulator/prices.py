@@ -9,7 +9,7 @@ from superopt.optimizer.parallel.collectives import Collectives
 from superopt.optimizer.parallel.communication import communication
 from superopt.optimizer.parallel.placement import Placement
 from superopt.optimizer.parallel.residence import shares
-from superopt.optimizer.parallel.simulator.exchange import Exchange, synchronisation
+from superopt.optimizer.parallel.simulator.exchange import Exchange, gathered_together, synchronisation
 from superopt.optimizer.parallel.task_costs import TaskCosts
 from superopt.optimizer.parallel.topology import Cluster
 
@@ -28,6 +28,7 @@ class Prices:
         self.steps = 0
         self._numbers: dict[Placement, int] = {}
         self._exchanges: dict[tuple[int, int, tuple[int, ...], int], Exchange | None] = {}
+        self._gathered: dict[tuple[Exchange, ...], Exchange] = {}
         self._shared: dict[tuple[int, int, tuple[int, ...]], NDArray[np.bool_]] = {}
         self._held: dict[tuple[int, int], NDArray[np.int64]] = {}
         self._synchronisations: dict[tuple[tuple[int, ...], int], Exchange | None] = {}
@@ -52,6 +53,21 @@ class Prices:
         self.steps += len(steps)
         found = Exchange(steps, source.devices, self.collectives, len(self.cluster)) if steps else None
         self._exchanges[key] = found
+        return found
+
+    def gathered(self, exchanges: tuple[Exchange, ...]) -> Exchange:
+        """The exchange that does the all-gathers of several together."""
+        if len(exchanges) == 1:
+            return exchanges[0]
+        found = self._gathered.get(exchanges)
+        if found is None:
+            if len(self._gathered) >= _MOST:
+                self._gathered.clear()
+            steps = gathered_together(exchanges)
+            self.steps += len(steps)
+            holders = sorted({int(device) for exchange in exchanges for device in exchange.holders})
+            found = Exchange(steps, holders, self.collectives, len(self.cluster))
+            self._gathered[exchanges] = found
         return found
 
     def held(self, place: int, size: int) -> NDArray[np.int64]:

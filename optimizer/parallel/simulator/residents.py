@@ -17,11 +17,15 @@ from superopt.optimizer.parallel.simulator.prices import Prices
 PARAMETERS = -3
 """Port in keys for the first fetch; those of the others are smaller."""
 
+TOGETHER = -1
+"""Placement in the key of what a bundle gathers together; its port is that of the first fetch."""
+
 
 @dataclass(frozen=True, slots=True)
 class ResidentFetch:
     """A fetch of an input from the placement ``have``, that is issued after an operation, for the slots of
-    operations that are its ``users``, by number."""
+    operations that are its ``users``, by number. ``bundle`` is the port of the first fetch that is gathered
+    together with it, perhaps its own."""
 
     port: int
     input: NodeId
@@ -29,6 +33,7 @@ class ResidentFetch:
     have: int
     issued: int
     users: tuple[tuple[int, int], ...]
+    bundle: int
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,7 @@ class Residents:
         places = {node: prices.number(place) for node, place in resident(graph, plan).items()}
         order = [operation.node for operation in operations.all]
         fetches: list[ResidentFetch] = []
+        bundles: dict[int, int] = {}
         for number, fetch in enumerate(issued_fetches(graph, plan, order)):
             users = tuple(
                 (operations.numbers[reader], slot)
@@ -54,9 +60,9 @@ class Residents:
             )
             type_ = operations.inputs[fetch.input].type
             have = places[fetch.input]
-            fetches.append(
-                ResidentFetch(PARAMETERS - number, fetch.input, type_, have, fetch.position, users)
-            )
+            port = PARAMETERS - number
+            bundle = port if fetch.bundle is None else bundles.setdefault(fetch.bundle, port)
+            fetches.append(ResidentFetch(port, fetch.input, type_, have, fetch.position, users, bundle))
         return Residents(places, tuple(fetches))
 
     @cached_property

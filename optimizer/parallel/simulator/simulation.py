@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,10 +16,11 @@ from superopt.optimizer.parallel.simulator.memory import memory_of
 from superopt.optimizer.parallel.simulator.objective import ParallelObjective
 from superopt.optimizer.parallel.simulator.operations import Operations
 from superopt.optimizer.parallel.simulator.prices import Prices
-from superopt.optimizer.parallel.simulator.residents import PARAMETERS, Residents
+from superopt.optimizer.parallel.simulator.residents import PARAMETERS, TOGETHER, ResidentFetch, Residents
 from superopt.optimizer.parallel.simulator.schedule import BACKWARD, Schedule
 from superopt.optimizer.parallel.simulator.timing import WEIGHTS, Done, Timing
 from superopt.optimizer.parallel.simulator.units import Key, Unit
+from superopt.optimizer.parallel.tasks import shape_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +87,12 @@ class Simulation:
         """Total bytes sent by all devices."""
         return sum(exchange.moved * count for exchange, count in self._exchanges())
 
-    def fetch_microseconds(self) -> dict[int, float]:
-        """By port of a fetch: how long its exchanges last on free channels, one after the other."""
-        found: dict[int, float] = defaultdict(float)
-        for issued in (self.opening, *(unit.fetches for unit in self.units)):
-            for (port, _), exchange in issued:
-                found[port] += sum(float(phase.durations.max()) for phase in exchange.phases)
-        return found
+    def fetch_exchanges(self, fetch: ResidentFetch) -> tuple[Exchange, ...]:
+        """The exchanges of a fetch, each by itself."""
+        wanted = dict.fromkeys(self.units[user].division.needs[slot] for user, slot in fetch.users)
+        shape, element_bytes = shape_of(fetch.type), fetch.type.element.bytes_per_element
+        found = (self.prices.exchange(fetch.have, want, shape, element_bytes) for want in wanted)
+        return tuple(exchange for exchange in found if exchange is not None)
 
     @cached_property
     def memory_bytes(self) -> tuple[int, ...]:
@@ -141,9 +140,11 @@ class Simulation:
 
     def _sent(self, done: Done) -> Iterator[TimelineEvent]:
         waiting = done.waiting
-        place, (port, _) = waiting.brings
+        place, (port, want) = waiting.brings
         if port <= PARAMETERS:
-            name = f"fetch of input {self.residents.fetches[PARAMETERS - port].input}"
+            own = port if want == TOGETHER else None
+            fetches = (fetch for fetch in self.residents.fetches if port == fetch.port or own == fetch.bundle)
+            name = f"fetch of {', '.join(str(fetch.input) for fetch in fetches)}"
         else:
             name = self._name(self.schedule.items[place][1])
         if PARAMETERS < port < 0:

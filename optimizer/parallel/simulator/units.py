@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,7 +21,7 @@ from superopt.optimizer.parallel.residence import residences
 from superopt.optimizer.parallel.simulator.exchange import Exchange, Times
 from superopt.optimizer.parallel.simulator.operations import Operations
 from superopt.optimizer.parallel.simulator.prices import Prices
-from superopt.optimizer.parallel.simulator.residents import ResidentFetch, Residents
+from superopt.optimizer.parallel.simulator.residents import TOGETHER, ResidentFetch, Residents
 from superopt.optimizer.parallel.task_costs import Types
 from superopt.optimizer.parallel.tasks import mapping_of, shape_of
 from superopt.optimizer.parallel.terms import admits
@@ -173,12 +174,15 @@ class Assembly:
     ) -> tuple[tuple[Key, Exchange], ...]:
         """The exchanges of inputs that are issued after an operation, or at the start."""
         found: dict[Key, Exchange] = {}
+        bundles: dict[int, dict[Key, Exchange]] = defaultdict(dict)
         for fetch in residents.issued.get(number, ()):
             for user, slot in fetch.users:
                 want = divisions[user].needs[slot]
-                exchange = self._fetch(fetch, want)
+                exchange = self.fetch_exchange(fetch, want)
                 if exchange is not None:
-                    found[fetch.port, want] = exchange
+                    (bundles[fetch.bundle] if exchange.gathers_only else found)[fetch.port, want] = exchange
+        for port, exchanges in bundles.items():
+            found[port, TOGETHER] = self._prices.gathered(tuple(exchanges.values()))
         return tuple(found.items())
 
     def _awaits(
@@ -187,11 +191,15 @@ class Assembly:
         found: dict[tuple[int, Key], None] = {}
         for fetch, slot in residents.read.get(number, ()):
             want = divisions[number].needs[slot]
-            if self._fetch(fetch, want) is not None:
+            exchange = self.fetch_exchange(fetch, want)
+            if exchange is not None and exchange.gathers_only:
+                found[fetch.issued, (fetch.bundle, TOGETHER)] = None
+            elif exchange is not None:
                 found[fetch.issued, (fetch.port, want)] = None
         return tuple(found)
 
-    def _fetch(self, fetch: ResidentFetch, want: int) -> Exchange | None:
+    def fetch_exchange(self, fetch: ResidentFetch, want: int) -> Exchange | None:
+        """The exchange that brings a fetched input to a placement, None where nothing is sent."""
         if fetch.have == want:
             return None
         element_bytes = fetch.type.element.bytes_per_element

@@ -177,7 +177,9 @@ def random_residence(draw: random.Random, graph: Graph) -> Mapping[NodeId, Resid
         cuts = sorted(draw.randint(0, len(readers)) for _ in range(3))
         groups = [readers[: cuts[0]], readers[cuts[0] : cuts[1]], readers[cuts[1] : cuts[2]]]
         fetches = tuple(
-            Fetch(tuple(group), draw.choice((None, draw.choice(nodes)))) for group in groups if group
+            Fetch(tuple(group), draw.choice((None, draw.choice(nodes))), draw.choice((None, 1, 2)))
+            for group in groups
+            if group
         )
         devices = tuple(draw.sample(range(DEVICES), math.prod(degrees) * copies))
         found[node] = Residence(degrees, devices, copies, fetches)

@@ -15,6 +15,7 @@ from superopt.ir.graph import NodeId
 from superopt.ir.plan import Fetch, Parallelism, Plan, Residence
 from superopt.onnx_io import build_model
 from superopt.optimizer.parallel.experts import ONE_DEVICE, assignments, experts
+from superopt.optimizer.parallel.resident_states import prefetched
 from superopt.optimizer.parallel.search.candidates import Origin
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.planner import Planner
@@ -222,6 +223,21 @@ def test_states_are_kept_in_parts_where_nothing_else_fits() -> None:
     assert expert.fits
     assert planned.best.simulation.microseconds <= expert.simulation.microseconds
     assert expert.simulation.microseconds < needs[ZERO_3].microseconds
+
+
+def test_fetches_that_are_gathered_together_pay_the_latency_once() -> None:
+    step = explicit_step(zoo.build("light-mlp", batch=8), "sgd", "cross-entropy")
+    machine = cluster(2, 1)
+    plan = _strategies(step, machine)[ZERO_3]
+    apart = simulate(step.graph, plan, machine, LATENCY, step.states)
+    together = simulate(step.graph, prefetched(apart, 1.0, 1 << 20), machine, LATENCY, step.states)
+    fetches = [
+        sum(1 for event in found.timeline() if event.name.startswith("fetch of"))
+        for found in (apart, together)
+    ]
+    assert fetches[1] < fetches[0]
+    assert together.communication_bytes == apart.communication_bytes
+    assert together.channel_microseconds.max() < apart.channel_microseconds.max()
 
 
 def _simulated(step: ExplicitStep, plan: Plan, count: int) -> Simulation:
