@@ -2,9 +2,10 @@
 
     python -m benchmarks steps [NETWORK:BATCH:LOSS ...] [--devices 4 8] [--machine dgx-a100] [--seconds 60]
 
-A row for each plan: simulated microseconds of a step, bytes sent, and peak bytes of the fullest device. Ours
-is planned twice: with the memory of the machine, and with 60% of what data parallelism needs. ``--seconds``
-is the time for each search.
+A row for each plan: simulated microseconds of a step, bytes sent, and peak bytes of the fullest device.
+ZeRO-3 is there with fetches just before their readers, and with each by itself, too. Ours is planned twice:
+with the memory of the machine, and with 60% of what data parallelism needs. ``--seconds`` is the time for
+each search.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from superopt.errors import InvalidOptionError
 from superopt.ir.graph import Graph
 from superopt.journeys.training import train_graph
 from superopt.onnx_io import lift, load_model
-from superopt.optimizer.parallel.search.candidates import SimulatedPlan
+from superopt.optimizer.parallel.experts import assignments
+from superopt.optimizer.parallel.resident_states import prefetched
+from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.planner import Planner
-from superopt.optimizer.parallel.search.subject import plannable
-from superopt.optimizer.parallel.sharded_states import DDP
-from superopt.optimizer.parallel.simulator import ParallelObjective
+from superopt.optimizer.parallel.search.subject import Subject, plannable
+from superopt.optimizer.parallel.sharded_states import DDP, ZERO_3
+from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, simulate
 from superopt.optimizer.parallel.states import StepLayout
 from superopt.optimizer.parallel.topology import Cluster
 from superopt.step_options import StepSettings
@@ -85,14 +88,26 @@ def rows(step: PlannedStep, cluster: Cluster, seconds: float) -> Iterator[Row]:
     """The baselines that a search compares with, and what it finds."""
     free = _planner(step, cluster, seconds).plan(step.graph)
     for expert in free.experts:
-        yield _row(step, cluster, expert.proposal.name, expert)
-    yield _row(step, cluster, "ours", free.best)
+        yield _row(step, cluster, expert.proposal.name, expert.simulation)
+    yield from _ablated(step, cluster)
+    yield _row(step, cluster, "ours", free.best.simulation)
     needed = next(expert for expert in free.experts if expert.proposal.name == DDP)
     limit = int(LIMIT * max(needed.simulation.memory_bytes))
     small = replace(cluster, devices=tuple(replace(one, memory_bytes=limit) for one in cluster.devices))
     best = _planner(step, small, seconds).plan(step.graph).best
     says = "" if best.fits else ", does not fit"
-    yield _row(step, cluster, f"ours within {limit / 1e6:,.2f} MB{says}", best)
+    yield _row(step, cluster, f"ours within {limit / 1e6:,.2f} MB{says}", best.simulation)
+
+
+def _ablated(step: PlannedStep, cluster: Cluster) -> Iterator[Row]:
+    """ZeRO-3 without what the planner does to its fetches."""
+    subject = Subject.of(step.graph, step.layout)
+    plan = dict(assignments(subject, Mesh.of(cluster)))[ZERO_3].plan(subject)
+    late = simulate(step.graph, plan, cluster, ParallelObjective.LATENCY, subject.step)
+    yield _row(step, cluster, f"{ZERO_3}, fetched just before use", late)
+    early = prefetched(late, 1.0, 0)
+    apart = simulate(step.graph, early, cluster, ParallelObjective.LATENCY, subject.step)
+    yield _row(step, cluster, f"{ZERO_3}, each fetched by itself", apart)
 
 
 def _planner(step: PlannedStep, cluster: Cluster, seconds: float) -> Planner:
@@ -100,8 +115,7 @@ def _planner(step: PlannedStep, cluster: Cluster, seconds: float) -> Planner:
     return Planner(cluster, ParallelObjective.LATENCY, deadline=deadline, layout=step.layout)
 
 
-def _row(step: PlannedStep, cluster: Cluster, name: str, found: SimulatedPlan) -> Row:
-    simulation = found.simulation
+def _row(step: PlannedStep, cluster: Cluster, name: str, simulation: Simulation) -> Row:
     return Row(
         step.name,
         len(cluster),

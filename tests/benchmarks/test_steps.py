@@ -11,8 +11,11 @@ from superopt.errors import InvalidOptionError
 
 def test_ours_is_not_slower_than_any_baseline() -> None:
     found = list(rows(planned_step("light-mlp:8:cross-entropy"), machine("dgx-a100", 2), 10.0))
-    *baselines, ours, limited = found
+    *baselines, late, apart, ours, limited = found
     assert {row.plan for row in baselines} == {"one device", "ddp", "zero1", "zero2", "zero3", "ps"}
+    gathered = next(row for row in baselines if row.plan == "zero3")
+    assert gathered.microseconds <= min(late.microseconds, apart.microseconds)
+    assert gathered.sent == late.sent == apart.sent
     assert ours.microseconds <= min(row.microseconds for row in baselines)
     assert limited.plan.startswith("ours within")
     assert limited.microseconds >= ours.microseconds
