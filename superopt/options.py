@@ -160,7 +160,7 @@ class Options:
     @property
     def builds_step(self) -> bool:
         """Whether the training step of the model is optimised in its place."""
-        return self.objective == TRAINING and self.cluster is None
+        return self.objective == TRAINING
 
     @classmethod
     def from_json(cls, values: Mapping[str, object]) -> Options:
@@ -220,8 +220,6 @@ def wrong_options(
     objective = values.get("objective", table["objective"].default)
     if objective != TRAINING:
         yield Mismatch("training", f"no settings, or objective {TRAINING}", objective)
-    elif is_cluster:
-        yield Mismatch("training", "no settings with a cluster, or a step as the model", values["training"])
 
 
 def offered(surface: Surface) -> OptionTable:

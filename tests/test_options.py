@@ -227,10 +227,6 @@ def test_options_are_read_without_what_does_the_work() -> None:
         ({"runtime": "tvm"}, "runtime: expected one of portable, onnxruntime, got 'tvm'"),
         ({"training": {}}, "training: expected no settings, or objective training, got 'latency'"),
         (
-            {"objective": "training", "training": {}, "cluster": "p3.8xlarge"},
-            "training: expected no settings with a cluster, or a step as the model, got {}",
-        ),
-        (
             {"objective": "training", "training": {"optimizer": "lion"}},
             "training.optimizer: expected one of sgd, .*, got 'lion'",
         ),

@@ -1,4 +1,4 @@
-"""Data parallelism of a training step, derived from the division of its samples.
+"""Plans of a training step, derived from the division of its samples, or of some of its operators.
 
 Every node is divided as its operands are (``tasks`` types divided tensors): an operand that is divided along
 an axis divides the node along the task dimension that follows the axis, and a sum over samples is a partial
@@ -22,15 +22,13 @@ Axes = dict[Value, int]
 
 
 @dataclass
-class SampleDivision:
-    """Derives the choices of all operations from the division of the samples along some mesh axes. ``parts``
-    are operations whose results are divided along an axis in any case."""
+class Derivation:
+    """Derives the choices of all operations from what is divided along some mesh axes."""
 
     subject: Subject
     mesh: Mesh
     licence: Licence
     axes: Sequence[int]
-    parts: Mapping[NodeId, int] = field(default_factory=dict[NodeId, int])
 
     def choices(self) -> list[Choice]:
         """The choice of every operation."""
@@ -49,7 +47,7 @@ class SampleDivision:
     def _labels(self, kept: set[Value]) -> tuple[list[int], set[Value]]:
         """The task dimension along which each operation is divided, or COPIED, if readers take the partial
         sums among ``kept`` as they are; and all values that are partial sums then."""
-        divided: Axes = {Value(node, 0): 0 for node in self._data()}
+        divided = self._given()
         sums: set[Value] = set()
         labels: list[int] = []
         for operation in self.subject.operations:
@@ -57,6 +55,7 @@ class SampleDivision:
             labels.append(label)
             if label == COPIED:
                 continue
+            self._read(operation, label, divided)
             for port, followed in enumerate(operation.splits.outputs):
                 value = Value(operation.node, port)
                 if label in followed:
@@ -65,8 +64,17 @@ class SampleDivision:
                     sums.add(value)
         return labels, sums
 
-    def _data(self) -> frozenset[NodeId]:
-        return frozenset() if self.subject.step is None else self.subject.step.data
+    def _given(self) -> Axes:
+        """The inputs that are divided."""
+        return {}
+
+    def _read(self, operation: Operation, label: int, divided: Axes) -> None:
+        """Notes which inputs an operation reads in parts."""
+
+    def _chosen(self, operation: Operation) -> int | None:
+        """The task dimension along which an operation is divided in any case."""
+        del operation
+        return None
 
     def _label(self, operation: Operation, divided: Axes, sums: set[Value]) -> int:
         label = self._wanted(operation, divided, sums)
@@ -75,8 +83,9 @@ class SampleDivision:
         return label if is_divisible(operation, self._choice(label), self.mesh) else COPIED
 
     def _wanted(self, operation: Operation, divided: Axes, sums: set[Value]) -> int | None:
-        if operation.node in self.parts:
-            return operation.splits.outputs[0][self.parts[operation.node]]
+        chosen = self._chosen(operation)
+        if chosen is not None:
+            return chosen
         operands = self.subject.graph[operation.node].inputs
         wanted = {
             operation.splits.inputs[slot][divided[value]]
@@ -104,3 +113,36 @@ class SampleDivision:
 
     def _choice(self, label: int) -> Choice:
         return tuple(label if axis in self.axes else COPIED for axis in range(len(self.mesh.sizes)))
+
+
+@dataclass
+class SampleDivision(Derivation):
+    """Data parallelism. ``parts`` are operations whose results are divided along an axis in any case."""
+
+    parts: Mapping[NodeId, int] = field(default_factory=dict[NodeId, int])
+
+    def _given(self) -> Axes:
+        data = frozenset[NodeId]() if self.subject.step is None else self.subject.step.data
+        return {Value(node, 0): 0 for node in data}
+
+    def _chosen(self, operation: Operation) -> int | None:
+        axis = self.parts.get(operation.node)
+        return None if axis is None else operation.splits.outputs[0][axis]
+
+
+@dataclass
+class LayerDivision(Derivation):
+    """Operator parallelism: ``labels`` are the task dimensions along which some operations are divided, COPIED
+    for those that are not. What they read of parameters and data is divided for all that follow, so that the
+    backward pass and the update have the division of the forward pass."""
+
+    labels: Mapping[NodeId, int] = field(default_factory=dict[NodeId, int])
+
+    def _read(self, operation: Operation, label: int, divided: Axes) -> None:
+        for slot, value in enumerate(self.subject.graph[operation.node].inputs):
+            followed = operation.splits.inputs[slot]
+            if value.node not in self.subject.numbers and label in followed:
+                divided.setdefault(value, followed.index(label))
+
+    def _chosen(self, operation: Operation) -> int | None:
+        return self.labels.get(operation.node)

@@ -299,8 +299,7 @@ def _subject(job: Job, state: Mapping[str, object]) -> Path:
 
 
 def _builds_step(job: Job) -> bool:
-    clusters = (job.extras.get("machine"), job.options.get("cluster"))
-    return job.options.get("objective") == TRAINING and clusters == (None, None)
+    return job.options.get("objective") == TRAINING
 
 
 def _reason(job: Job, ending: child.Ending, state: Mapping[str, object]) -> tuple[str, bool]:

@@ -30,6 +30,10 @@ NETWORK = """<ir_version: 8, opset_import: ["" : 18]>
 net (float[n,4] x) => (float[n,3] y)
 <float[4,3] w = {1, -1, 0.5, 2, 0, 1, -1, 1, 1, -2, 0.5, 1}, float[3] b = {0, 1, 2}>
 { h = MatMul(x, w)  y = Add(h, b) }"""
+PAIR = """
+name: pair
+nodes: [{devices: 2, device: t4, memory: 16 GiB, link: {bandwidth: 300 GB/s, latency: 1 us}}]
+"""
 SETTINGS: dict[str, object] = {"loss": "mse", "optimizer": "momentum", "frozen": ["b"]}
 FLAGS = ("--objective", "training", "--loss", "mse", "--optimizer", "momentum", "--frozen", "b")
 BATCH = {
@@ -99,6 +103,27 @@ def test_the_step_is_optimised(
 
 def built_from(network: Path) -> str:
     return load_model(network).sha256
+
+
+def test_the_step_of_a_model_is_planned_for_a_cluster(network: Path, tmp_path: Path) -> None:
+    """The written model is the step, and the commands for its plan take the model that it was built from."""
+    (tmp_path / "pair.yaml").write_text(PAIR)
+    out, report = tmp_path / "planned.onnx", tmp_path / "plan.json"
+    cluster = ["--cluster", str(tmp_path / "pair.yaml")]
+    arguments = [str(network), *cluster, "--budget", "600", "--freeze", "n=2", "--search", "none", *FLAGS]
+    assert run(["optimize", *arguments, "-o", str(out), "--report", str(report)]) == 0
+    assert losses(out, 1) == losses_of_step(network)
+    content = json.loads(report.read_text())
+    assert "ddp" in {baseline["name"] for baseline in content["parallel"]["baselines"]}
+    assert content["training"]["model"] == {"name": "net.onnx", "sha256": built_from(network)}
+    again = ["--plan", str(report), "--report", str(tmp_path / "again.json"), "--dry-run"]
+    assert run(["optimize", *arguments, *again]) == 0
+    predicted = json.loads((tmp_path / "again.json").read_text())["parallel"]["predicted"]
+    assert predicted == content["parallel"]["predicted"]
+    assert run(["replay", str(network), str(report), "-o", str(tmp_path / "replayed.onnx")]) == 0
+    assert (tmp_path / "replayed.onnx").read_bytes() == out.read_bytes()
+    assert run(["shards", str(network), str(report), "-o", str(tmp_path / "shards")]) == 0
+    assert run(["timeline", str(network), str(report), *cluster, "-o", str(tmp_path / "trace.json")]) == 0
 
 
 def test_a_step_is_optimised_as_it_is(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -33,11 +34,15 @@ def shards(
     """Write the ONNX models for each device of a plan, and a manifest of the transfers between them."""
     from superopt.journeys import replay as recorded
     from superopt.journeys.report_files import read_report
+    from superopt.journeys.training_job import recorded_step
 
     output = Output(as_json)
     if out == Path("-") or is_stream(out):
         raise InvalidOptionError(f"output: expected the path of a new directory, got {out}")
-    devices, models = recorded.write_shards(model, read_report(report), out, database=database)
+    content = read_report(report)
+    with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
+        planned = recorded_step(model, content, Path(directory))
+        devices, models = recorded.write_shards(planned, content, out, database=database)
     output.document({"path": str(out), "devices": devices, "models": models})
     output.line(f"{out}: {models} models for {devices} devices, manifest.json")
 
@@ -62,11 +67,15 @@ def timeline(
     from superopt.journeys import replay as recorded
     from superopt.journeys.clusters import find_cluster
     from superopt.journeys.report_files import read_report
+    from superopt.journeys.training_job import recorded_step
     from superopt.optimizer.parallel.simulator import write_trace
 
     output = Output.beside(as_json, out)
     require_writable(out)
-    found = recorded.simulation_of(model, read_report(report), find_cluster(cluster), database=database)
-    write_trace(found, out)
+    content = read_report(report)
+    with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
+        planned = recorded_step(model, content, Path(directory))
+        found = recorded.simulation_of(planned, content, find_cluster(cluster), database=database)
+        write_trace(found, out)
     output.document({"path": str(out), "microseconds": found.microseconds})
     output.line(f"{out}: {found.microseconds:,.0f} us; open it in https://ui.perfetto.dev")

@@ -14,14 +14,18 @@ from superopt.errors import InvalidOptionError
 from superopt.ir.graph import NodeId
 from superopt.ir.plan import Fetch, Parallelism, Plan, Residence
 from superopt.onnx_io import build_model
-from superopt.optimizer.parallel.experts import ONE_DEVICE, assignments, experts
+from superopt.optimizer.parallel.derived import LayerDivision
+from superopt.optimizer.parallel.experts import ONE_DEVICE, Assignment, assignments, experts
 from superopt.optimizer.parallel.resident_states import prefetched
 from superopt.optimizer.parallel.search.candidates import Origin
+from superopt.optimizer.parallel.search.choices import COPIED
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.planner import Planner
+from superopt.optimizer.parallel.search.subject import Operation
 from superopt.optimizer.parallel.sharded_states import DDP, SERVERS, ZERO_1, ZERO_2, ZERO_3
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, Simulator, simulate
 from superopt.optimizer.parallel.tasks import splits_of
+from superopt.optimizer.parallel.terms import TermDimension
 from superopt.optimizer.parallel.topology import Cluster
 from superopt.optimizer.training.description import Role
 from tests.optimizer.parallel.explicit_steps import ExplicitStep, explicit_step
@@ -29,6 +33,7 @@ from tests.optimizer.parallel.networks import devices, mlp
 from tests.optimizer.parallel.random_plans import DEVICES, random_arrays, random_plan, random_residence
 from tests.optimizer.parallel.simulated import cluster
 
+COLUMNS, REDUCED = 1, 2
 LATENCY = ParallelObjective.LATENCY
 PLANS = 12
 MANY_PLANS = 300
@@ -65,6 +70,30 @@ def test_data_parallelism_sends_every_gradient_once(
     step = explicit_step(built, loss=loss)
     assert gradients == 2 * step.parameters
     assert _data_parallel(step, 2).communication_bytes == 4 * (gradients + others)
+
+
+@pytest.mark.parametrize(
+    ("labels", "elements", "others"),
+    [
+        pytest.param((REDUCED, COPIED, COLUMNS), 131_072, 2, id="figure 2b: rows, copies, columns"),
+        pytest.param((COLUMNS, COLUMNS, REDUCED), 1_280, 0, id="columns, then rows"),
+    ],
+)
+def test_operator_parallelism_sends_what_unity_says(
+    labels: tuple[int, ...], elements: int, others: int
+) -> None:
+    """Unity's figure 2: the first product, relu, the second; gradients and updates follow. ``others`` are
+    elements of the loss."""
+    step, machine = explicit_step(_unitys_mlp()), devices(2)
+    subject, mesh = step.subject, Mesh.of(machine)
+
+    def without_terms(operation: Operation, dimension: int) -> bool:
+        return not isinstance(operation.splits.dimensions[dimension], TermDimension)
+
+    forward = {operation.node: label for operation, label in zip(subject.operations, labels, strict=False)}
+    choices = LayerDivision(subject, mesh, without_terms, (0,), forward).choices()
+    plan = Assignment(mesh, tuple(choices), {}).plan(subject)
+    assert _simulated(step, plan, 2).communication_bytes == 4 * (elements + others)
 
 
 def test_samples_are_divided_as_far_as_their_number_allows() -> None:
