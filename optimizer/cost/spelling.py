@@ -7,16 +7,20 @@ from typing import cast
 
 from superopt.ir.types import TensorType
 from superopt.ops.base import Operator
+from superopt.ops.matrix import keeps_order
+from superopt.ops.shape import Reshape
 
 
 def respelled(operator: Operator, operands: tuple[TensorType, ...]) -> Operator:
-    """The operator with explicit padding, non-negative axes and explicit permutations. Shapes of the operands
-    must be concrete."""
+    """The operator with explicit padding, non-negative axes and explicit permutations, which are reshapes
+    where they only move axes of size 1. Shapes of the operands must be concrete."""
     window = operator.window(*operands)
     if window is not None:
         padding = window.margins(_last_two(operands[0]))
         return operator if padding == window.padding else _with(operator, "padding", padding)
     permutation = operator.permutation(operands[0].rank) if operands else None
+    if permutation is not None and keeps_order(permutation, operands[0].shape):
+        return Reshape(tuple(operands[0].shape[axis] for axis in permutation))
     if permutation is not None:
         return _with(operator, "perm", permutation)
     axis: object = getattr(operator, "axis", None)

@@ -212,10 +212,20 @@ def _folded_transposes(graph: Graph, product: Node, free: FreeNodes) -> list[Nod
         permutation = _permutation(node)
         if value.node in free or permutation is None:
             continue
-        *others, rows, columns = range(len(permutation))
-        if permutation == (*others, columns, rows) and _only_user(graph, node) is not None:
+        if _swaps_matrices(node, permutation) and _only_user(graph, node) is not None:
             found.append(node.id)
     return found
+
+
+def _swaps_matrices(node: Node, permutation: tuple[int, ...]) -> bool:
+    """Whether a transposition swaps the last two axes, and is not written as a reshape."""
+    *others, rows, columns = range(len(permutation))
+    type_ = node.types[0]
+    return (
+        permutation == (*others, columns, rows)
+        and isinstance(type_, TensorType)
+        and 1 not in type_.shape[-2:]
+    )
 
 
 def _permutation(node: Node) -> tuple[int, ...] | None:

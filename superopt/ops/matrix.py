@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
@@ -159,6 +160,12 @@ class IdentityMatrix(Operator):
         """Ones on the diagonal."""
         size = concrete(self.name, self.size)
         return (domain.constant(np.eye(size, dtype=np.int64), np.ones((), np.int64)),)
+
+
+def keeps_order(permutation: Sequence[int], shape: Sequence[Dimension]) -> bool:
+    """Whether the permutation only moves axes of size 1 of a tensor, so that it only changes its shape."""
+    others = [axis for axis in permutation if shape[axis] != 1]
+    return others == sorted(others)
 
 
 def permutation_of(perm: tuple[int, ...], rank: int) -> tuple[int, ...]:

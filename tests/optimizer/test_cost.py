@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import asdict
 
 import numpy as np
 import onnx
@@ -45,6 +46,7 @@ from superopt.optimizer.cost.machine import Residence
 from superopt.optimizer.cost.measure import LEAST_MICROSECONDS
 from superopt.optimizer.cost.objective import Objective
 from superopt.optimizer.cost.runtime import LoadedModel, profiled_model
+from superopt.optimizer.cost.spelling import respelled
 from tests.optimizer.graphs import Builder, dense_blocks, f32
 from tests.optimizer.models import lifted_text
 
@@ -369,3 +371,19 @@ def test_what_means_the_same_is_one_kernel() -> None:
         y = b.add(Transpose(perm), b.add(Softmax(axis), b.input("x", 2, 3, 4)))
         kernels.update(p.kernel for p in cost_of(b.graph(y), Flops()).groups)
     assert len(kernels) == 3
+
+
+@pytest.mark.parametrize(
+    ("shape", "perm", "spelled"),
+    [
+        ((1, 5), (), "reshape[shape=[5, 1]]"),
+        ((2, 1, 5), (0, 2, 1), "reshape[shape=[2, 5, 1]]"),
+        ((2, 5), (), "transpose[perm=[1, 0]]"),
+    ],
+)
+def test_transposition_of_a_vector_is_priced_as_the_reshape_that_is_written(
+    shape: tuple[int, ...], perm: tuple[int, ...], spelled: str
+) -> None:
+    operator = respelled(Transpose(perm), (f32(*shape),))
+    shown = ", ".join(f"{name}={list(value)}" for name, value in asdict(operator).items())
+    assert f"{operator.name}[{shown}]" == spelled

@@ -65,6 +65,10 @@ def transposed_product(b: Builder) -> Value:
     return b.add(Matmul(), b.input("x", 2, 3, 8), b.add(Transpose(), b.input("y", 2, 5, 8)))
 
 
+def product_with_row(b: Builder) -> Value:
+    return b.add(Matmul(), b.input("x", 3, 8), b.add(Transpose(), b.input("y", 1, 8)))
+
+
 def permuted_product(b: Builder) -> Value:
     return b.add(Matmul(), b.input("x", 2, 3, 8), b.add(Transpose((2, 1, 0)), b.input("y", 5, 8, 2)))
 
@@ -143,6 +147,7 @@ def broadcast_vanishes(b: Builder) -> Value:
         (activation_ends_the_chain, "conv relu | bias_add"),
         (dense_layer, "matmul bias_add relu"),
         (transposed_product, "transpose matmul"),
+        (product_with_row, "transpose | matmul"),
         (permuted_product, "transpose | matmul"),
         (gelu_in_pieces, "matmul bias_add | scale erf add mul scale"),
         (gelu_by_tanh, "power scale add scale tanh add scale mul"),

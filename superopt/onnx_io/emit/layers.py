@@ -11,6 +11,7 @@ from superopt.onnx_io.emit.bilinear import bilinear_convolution
 from superopt.onnx_io.emit.bilinear_product import product_with_bias
 from superopt.onnx_io.emit.elementwise import Spread, per_channel, without_broadcasts
 from superopt.onnx_io.emit.recipes import Emission, OnnxAttribute, Operand, Recipe, Writer, known
+from superopt.onnx_io.emit.shape import only_reshapes
 from superopt.onnx_io.protos import dtype_of
 from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd
 from superopt.ops.base import axis_of
@@ -74,7 +75,7 @@ def _gemm(emission: Emission, product: Node, defines: tuple[Value, ...], bias: V
     flags: dict[str, OnnxAttribute] = {}
     for value, flag in zip(product.inputs, ("transA", "transB"), strict=True):
         source = emission.graph[emission.resolve(value).node]
-        transposed = isinstance(source.operator, Transpose) and source.operator.permutation(2) == (1, 0)
+        transposed = _is_transposed(emission, source)
         operands.append(source.inputs[0] if transposed else value)
         if transposed:
             flags[flag] = 1
@@ -83,6 +84,12 @@ def _gemm(emission: Emission, product: Node, defines: tuple[Value, ...], bias: V
         writer.node("Gemm", names, outputs, flags)
 
     return Recipe(defines, (*(Operand(value) for value in operands), Operand(bias)), write)
+
+
+def _is_transposed(emission: Emission, source: Node) -> bool:
+    """Whether Gemm can read the operand of a transposed matrix; a vector is reshaped, which is faster."""
+    is_swapped = isinstance(source.operator, Transpose) and source.operator.permutation(2) == (1, 0)
+    return is_swapped and not only_reshapes(emission, source)
 
 
 def conv(emission: Emission, node: Node) -> Recipe:

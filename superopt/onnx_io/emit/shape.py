@@ -17,7 +17,7 @@ from superopt.onnx_io.lift.cuts import PAD_TAKES_OPERANDS, SLICE_TAKES_OPERANDS
 from superopt.onnx_io.protos import dtype_of
 from superopt.ops.base import axis_of
 from superopt.ops.filled import Full, Ones
-from superopt.ops.matrix import Transpose
+from superopt.ops.matrix import Transpose, keeps_order
 from superopt.ops.shape import Broadcast, Concat, Reshape, Split
 
 
@@ -103,7 +103,11 @@ def reshaping(emission: Emission, node: Node, shape: tuple[Dimension, ...]) -> R
 def reshape(emission: Emission, node: Node) -> Recipe:
     """Reshape with its shape operand."""
     assert isinstance(node.operator, Reshape)
-    shape = reshaping(emission, node, node.operator.shape)
+    return _reshape(emission, node, node.operator.shape)
+
+
+def _reshape(emission: Emission, node: Node, target: tuple[Dimension, ...]) -> Recipe:
+    shape = reshaping(emission, node, target)
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         writer.node("Reshape", [operands[0], shape.write(writer, operands[1:])], outputs)
@@ -157,14 +161,25 @@ def filled(emission: Emission, node: Node) -> Recipe:
 
 
 def transpose(emission: Emission, node: Node) -> Recipe:
-    """Transpose with an explicit permutation."""
+    """Transpose with an explicit permutation; a Reshape where it only changes the shape. ONNX Runtime fuses a
+    Transpose with a matrix product, and does not notice that a vector needs none."""
     assert isinstance(node.operator, Transpose)
+    if only_reshapes(emission, node):
+        return _reshape(emission, node, emission.type(node.value).shape)
     permutation = node.operator.permutation(emission.rank(node.inputs[0]))
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         writer.node("Transpose", operands, outputs, {"perm": permutation})
 
     return Recipe(node.values, (Operand(node.inputs[0]),), write)
+
+
+def only_reshapes(emission: Emission, node: Node) -> bool:
+    """Whether a transposition can be written as a Reshape to a shape that is known up to one size."""
+    assert isinstance(node.operator, Transpose)
+    shape = emission.type(node.inputs[0]).shape
+    unknown = sum(not isinstance(size, int) for size in shape)
+    return unknown <= 1 and 0 not in shape and keeps_order(node.operator.permutation(len(shape)), shape)
 
 
 def concat(emission: Emission, node: Node) -> Recipe:
