@@ -83,19 +83,45 @@ def may_have_external_data(path: Path) -> bool:
     return False
 
 
+def external_bytes(path: Path) -> int:
+    """Bytes of external data that the initialisers of a model declare; 0 for a file that is not a model."""
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            graph = graph_of(content)
+            return sum(
+                _external_length(content, field)
+                for field in fields(content, graph.start, graph.end)
+                if field.number == INITIALIZER
+            )
+    except (WireError, ValueError, OSError):
+        return 0
+
+
+def _external_length(content: mmap.mmap, tensor: Field) -> int:
+    lengths = (
+        _entry(content, part).get("length", "")
+        for part in fields(content, tensor.start, tensor.end)
+        if part.number == _EXTERNAL_DATA
+    )
+    return sum(int(length) for length in lengths if length.isdecimal())
+
+
+def _entry(content: mmap.mmap | bytes, field: Field) -> dict[str, str]:
+    """A key with its value; either is empty where it is missing."""
+    parts = {part.number: part for part in fields(content, field.start, field.end)}
+    texts = [
+        content[parts[number].start : parts[number].end].decode("utf-8", "replace") if number in parts else ""
+        for number in (1, 2)
+    ]
+    return {texts[0]: texts[1]}
+
+
 def metadata_of(content: mmap.mmap | bytes) -> dict[str, str]:
     """The metadata of a model; raises WireError for what is not a model."""
     found: dict[str, str] = {}
     for entry in fields(content, 0, len(content)):
         if entry.number == METADATA and entry.wire_type == DELIMITED:
-            parts = {part.number: part for part in fields(content, entry.start, entry.end)}
-            key, value = (
-                content[parts[number].start : parts[number].end].decode("utf-8", "replace")
-                if number in parts
-                else ""
-                for number in (1, 2)
-            )
-            found[key] = value
+            found.update(_entry(content, entry))
     return found
 
 

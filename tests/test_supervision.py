@@ -255,6 +255,15 @@ def test_external_data_comes_along(tmp_path: Path) -> None:
     assert onnx.load(target / "o.onnx").graph.initializer[0].raw_data == weights.tobytes()
 
 
+def test_time_is_kept_for_copying_external_data(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "inside.onnx", tmp_path / "outside.onnx"
+    network = _network(np.zeros((4, 4), np.float32))
+    onnx.save(network, inside)
+    onnx.save(network, outside, save_as_external_data=True, size_threshold=0, location="w.bin")
+    lasts = {path: Job(path, None, {}, 9, time.monotonic()).seconds for path in (inside, outside)}
+    assert lasts[outside] < lasts[inside] - 1
+
+
 def test_a_model_comes_through_a_pipe(model: Path) -> None:
     pipe = model.with_name("pipe")
     os.mkfifo(pipe)

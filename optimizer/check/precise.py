@@ -18,7 +18,7 @@ from superopt.domains import FloatDomain
 from superopt.errors import SuperoptError, UnsupportedError
 from superopt.ir.graph import Input, NodeId, Weight
 from superopt.onnx_io import lift, load_model
-from superopt.onnx_io.changes.nodewise import NodeUse, Nodewise, as_real
+from superopt.onnx_io.changes.nodewise import ByRows, NodeUse, Nodewise, as_real
 from superopt.onnx_io.files.source import SourceModel
 from superopt.optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
 from superopt.rewriting.evaluation import evaluate_graph
@@ -32,7 +32,11 @@ _OPERAND_BYTES = 1 << 28
 
 
 _WEIGHT_BYTES = 1 << 29
-"""Maximum size of a stored weight for which a model is run in double precision."""
+"""Maximum size of a stored weight for which a model is run in double precision, unless the node that reads it
+is computed in parts."""
+
+_PART_BYTES = 1 << 24
+"""Bytes of a stored matrix that is converted at once; products with larger ones are computed by rows."""
 
 _SECONDS_PER_NODE = 4e-4
 """Lower bound of the seconds per node, because the runtime opens a session for each; runs that would take
@@ -51,11 +55,13 @@ class PreciseRun:
 
 
 class PreciseModel:
-    """A model that is evaluated in double precision, node by node."""
+    """A model that is evaluated in double precision, node by node. Stored matrices of more than
+    ``part_bytes`` are converted in parts."""
 
-    def __init__(self, source: SourceModel, threads: int) -> None:
+    def __init__(self, source: SourceModel, threads: int, part_bytes: int = _PART_BYTES) -> None:
         self._model = Nodewise(source)
         self._threads = threads
+        self._part_bytes = part_bytes
         self._without_kernel: set[tuple[str, str]] = set()
         self._not_understood: set[tuple[str, str]] = set()
 
@@ -87,21 +93,52 @@ class PreciseModel:
                 readers[name] -= 1
                 if not readers[name]:
                     values.pop(name, None)
-        tensors = {name: self._operand(values, name) for name in wanted}
+        tensors = {name: as_real(self._operand(values, name), np.float64) for name in wanted}
         return PreciseRun(tensors, len(model.steps), single)
 
     def _operand(self, values: Mapping[str, Array], name: str) -> Array:
         array = values.get(name)
         if array is None:
             array = self._model.constant(name)
-            if array is not None and array.nbytes > _WEIGHT_BYTES:
-                raise UnsupportedError(f"the weight {name} is too large to be run in double precision")
         if array is None:
             raise UnsupportedError(f"no value for {name}")
-        return as_real(array, np.float64)
+        return array if self._is_large(array) else as_real(array, np.float64)
 
     def _run(self, step: NodeUse, operands: Mapping[str, Array]) -> tuple[tuple[Array, ...], bool]:
-        """The results of one node, and whether they are in double precision."""
+        """The results of one node, and whether they are in double precision. Large constants are converted
+        in parts, or not at all where elements are only selected from them."""
+        large = {name for name, array in operands.items() if self._is_large(array)}
+        if not large:
+            return self._run_whole(step, operands)
+        if self._model.selects_from(step) in large:
+            return self._by_kernel(step, operands, np.float32), True
+        product = self._model.by_rows(step, operands)
+        if product is not None and large == {product.matrix}:
+            return (self._by_rows(step, operands, product),), True
+        for name in large:
+            if operands[name].nbytes > _WEIGHT_BYTES:
+                raise UnsupportedError(f"the weight {name} is too large to be run in double precision")
+        return self._run_whole(step, {name: as_real(array, np.float64) for name, array in operands.items()})
+
+    def _by_rows(self, step: NodeUse, operands: Mapping[str, Array], product: ByRows) -> Array:
+        """The result of a product. Each part of the matrix is mapped from its file anew, so that not all of
+        it is in memory."""
+        matrix = operands[product.matrix]
+        height = max(1, len(matrix) * self._part_bytes // matrix.nbytes)
+        parts: list[Array] = []
+        for start in range(0, len(matrix), height):
+            mapped = self._model.constant(product.matrix)
+            assert mapped is not None, "a stored matrix"
+            part = product.part(operands, mapped[start : start + height], start)
+            parts.extend(self._by_kernel(step, part, np.float64))
+        return product.whole(parts)
+
+    def _is_large(self, array: Array) -> bool:
+        """Whether it is a constant in less than double precision that is not converted as a whole."""
+        is_single = array.dtype.kind == "f" and array.dtype.itemsize < np.dtype(np.float64).itemsize
+        return is_single and array.nbytes > self._part_bytes
+
+    def _run_whole(self, step: NodeUse, operands: Mapping[str, Array]) -> tuple[tuple[Array, ...], bool]:
         kind = (step.domain, step.op_type)
         if kind not in self._without_kernel:
             try:

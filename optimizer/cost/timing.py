@@ -77,6 +77,11 @@ def fastest(times: Sequence[Timed]) -> float:
     return sorted(run.microseconds for run in times)[len(times) // 16]
 
 
+def release_caches() -> None:
+    """Frees the memory that was used to evict caches; it is allocated again when it is needed."""
+    _scratch.cache_clear()
+
+
 @cache
 def _scratch(size: int) -> Array:
     """Return a buffer in standard pages; reading it also evicts TLB entries."""

@@ -14,13 +14,15 @@ from superopt.errors import UnsupportedError
 from superopt.optimizer.check import InputPlan, Reference, Sampling
 from superopt.optimizer.check.inputs import SCALES
 from superopt.optimizer.cost.runtime import Array, LoadedModel, ModelFile, Provider, RuntimeRefusedError
+from superopt.optimizer.cost.timing import release_caches
 from superopt.optimizer.pipeline.prepare import Prepared
 from superopt.optimizer.pipeline.runnable import runnable_original
+from superopt.processes.garbage import collect_and_trim
 
 _SLOW = 1.0
 """Seconds; a run that takes longer is not repeated."""
 
-_LARGE = 1 << 28
+_LARGE = 1 << 27
 """Bytes of weights above which two models are never in memory at once, and none during a search."""
 
 
@@ -47,6 +49,9 @@ class Original:
     def opened(self) -> LoadedModel:
         """The loaded model; it stays in memory until released."""
         if self._loaded is None:
+            if self.is_large:
+                release_caches()
+                collect_and_trim()
             file, began = self.file, time.monotonic()
             self._loaded = LoadedModel(file, self.prepared.request.threads, provider=self.provider)
             self.prepared.request.schedule.loading = time.monotonic() - began

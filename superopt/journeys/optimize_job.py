@@ -17,7 +17,7 @@ from superopt.files import atomic_path
 from superopt.journeys import in_process as api
 from superopt.journeys.clusters import described_cluster, find_cluster
 from superopt.journeys.report_files import read_plan, write_report
-from superopt.journeys.supervision import ORIGINAL
+from superopt.journeys.supervision import ORIGINAL, SHA256
 from superopt.onnx_io import LoweredModel, load_model
 from superopt.onnx_io.files.detaching import attach, detach
 from superopt.onnx_io.files.external import LIMIT
@@ -85,20 +85,22 @@ def _in_pieces(path: Path, request: _Request, directory: Path, progress: Tell) -
     detached = detach(path, directory, _LARGE) if path.is_file() else None
     if detached is None:
         return _optimized(path, request, progress)
+    sha256 = _sha256(path)
+    progress({"known": {SHA256: sha256}})
     try:
         result = _optimized(detached, request, progress, given=path)
     except InvalidModelError:
         return _optimized(path, request, progress)  # messages name the file that the user gave
-    return Attached(result.lowered, _report_of(result.report, path), result.library, path)
+    return Attached(result.lowered, _report_of(result.report, path, sha256), result.library, path)
 
 
-def _report_of(report: Report, path: Path) -> Report:
+def _report_of(report: Report, path: Path, sha256: str) -> Report:
     """The report of a model with moved weights, with the hash of the original file."""
     compared = report.equivalence
     is_copied = report.returned == "original" and report.model.is_as_given
     if is_copied and not compared.samples and compared.passed:
         compared = EquivalenceSummary.untouched(compared.tolerance, BYTE_FOR_BYTE)
-    model = replace(report.model, name=path.name, sha256=_sha256(path))
+    model = replace(report.model, name=path.name, sha256=sha256)
     return replace(report, model=model, equivalence=compared)
 
 

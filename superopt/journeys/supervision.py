@@ -28,7 +28,7 @@ from superopt.option_table import require
 from superopt.options import DEFAULTS, OPTIONS, TRAINING
 from superopt.processes import child
 from superopt.processes.child import JsonObject, ResourceLimits, run_in_child
-from superopt.protobuf_wire import is_model, may_have_external_data
+from superopt.protobuf_wire import external_bytes, is_model, may_have_external_data
 
 ProgressCallback = Callable[[JsonObject], None]
 
@@ -44,6 +44,9 @@ _FINISHED, _REPORTED = "finished", "reported"
 ORIGINAL = "original"
 """In the state of a job, the file that is optimised in place of its model: the training step of that."""
 
+SHA256 = "sha256"
+"""In the state of a job, the hash of the file that is optimised, if it is large."""
+
 _DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
 _STANDARD = 2
 """Standard streams are inherited anyway."""
@@ -52,6 +55,9 @@ _OVERRUN, _OVERRUN_SECONDS = 1.1, 3.0
 _FINISHING = 1.0
 _SECONDS_PER_BYTE = 5e-9
 """Time reserved for copying a model on a busy machine."""
+
+_COPY_STARTS = 2.0
+"""Seconds reserved for starting the process that copies a model with external data."""
 
 _LEAST_GRACE = 0.25
 _COPY_SECONDS = 600.0
@@ -112,7 +118,9 @@ class Job:
     def seconds(self) -> float:
         """Remaining seconds for the function, leaving time to write the original."""
         size = self.model.stat().st_size if self.model.is_file() else 0
-        limit = guaranteed_seconds(self.budget) - _FINISHING - _SECONDS_PER_BYTE * size
+        outside = external_bytes(self.model) if self.model.is_file() else 0
+        writing = _SECONDS_PER_BYTE * (size + outside) + (_COPY_STARTS if outside else 0.0)
+        limit = guaranteed_seconds(self.budget) - _FINISHING - writing
         ends = min(max(limit, self.budget + _LEAST_GRACE), _LONGEST_SECONDS)
         return ends - (time.monotonic() - self.started)
 
@@ -341,7 +349,8 @@ def _original(job: Job, state: JsonObject, why: str, is_broken: bool) -> Outcome
     if job.output is not None:
         _write_original(job, job.output)
     taken = time.monotonic() - job.started
-    sha256 = _sha256(job.model) if job.is_reading else None
+    known = cast("str | None", state.get(SHA256))
+    sha256 = known or (_sha256(job.model) if job.is_reading else None)
     report = fallback_report(job.model, sha256, job.options, state, why, taken, crashed=is_broken)
     reasons = {path: _write_report(report, path) for path in job.reports}
     missing = {path: why for path, why in reasons.items() if why}

@@ -1,13 +1,21 @@
-"""Tuning of Python's cyclic garbage collector."""
+"""Tuning of Python's cyclic garbage collector, and of what the C library keeps of freed memory."""
 
 from __future__ import annotations
 
+import ctypes
 import gc
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 _OBJECTS = 20_000
 """Allocations between collections."""
+
+
+def collect_and_trim() -> None:
+    """Returns to the system what unreachable objects occupied, where the C library can do that."""
+    gc.collect()
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextmanager

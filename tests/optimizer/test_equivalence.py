@@ -380,6 +380,46 @@ def test_double_precision_is_what_numpy_computes() -> None:
         run.run({"x": x}, time.monotonic() - 1)
 
 
+@pytest.mark.parametrize(
+    ("kind", "inputs", "attributes", "weight"),
+    [
+        ("MatMul", "x w", {}, (6, 9)),
+        ("Gemm", "x w", {}, (6, 9)),
+        ("Gemm", "x w row", {"alpha": 0.5, "beta": 2.0}, (6, 9)),
+        ("Gemm", "x w row", {"transB": 1}, (9, 6)),
+        ("Gemm", "x w column", {"transB": 1}, (9, 6)),
+        ("Gemm", "y w row", {"transA": 1}, (6, 9)),
+        ("Gather", "w indices", {"axis": 0}, (6, 9)),
+        ("Gather", "w indices", {"axis": 1}, (6, 9)),
+    ],
+)
+def test_large_matrices_are_converted_in_parts(
+    kind: str, inputs: str, attributes: dict[str, object], weight: tuple[int, int]
+) -> None:
+    random = np.random.default_rng(0)
+    x = random.standard_normal((4, 6)).astype(np.float32)
+    contents = {
+        "w": random.standard_normal(weight).astype(np.float32),
+        "row": random.standard_normal(9).astype(np.float32),
+        "column": random.standard_normal((4, 1)).astype(np.float32),
+        "indices": np.array([[0, 5], [3, 3]]),
+    }
+    read = {name: content for name, content in contents.items() if name in inputs.split()}
+    feeds = {"x": x, "y": x.T} if kind != "Gather" else {}
+    nodes: list[Made] = [(kind, inputs, "z", attributes), ("Relu", "z", "out", {})]
+    model = load_model(
+        typed(
+            network(
+                nodes, dict(read), {n: list(a.shape) for n, a in feeds.items()}, {"out": TensorProto.FLOAT}
+            )
+        )
+    )
+    whole, parts = (PreciseModel(model, 1, part_bytes=size).run(feeds, math.inf) for size in (1 << 20, 64))
+    np.testing.assert_allclose(parts.tensors["out"], whole.tensors["out"], rtol=1e-13)
+    assert parts.tensors["out"].dtype == np.float64
+    assert (parts.nodes, parts.single) == (2, 0)
+
+
 def test_convolutions_are_evaluated_in_double_precision() -> None:
     """The runtime has no kernel for them: the algebra's meaning, which the kernel of float32 confirms."""
     model = _NETWORKS["image"]

@@ -268,7 +268,11 @@ def written_body(body: Body, lowered: LoweredModel) -> onnx.GraphProto:
     graph.output.extend(before.output)
     stored = {tensor.name: tensor for tensor in lowered.source.proto.graph.initializer}
     stored.update((tensor.name, tensor) for tensor in before.initializer)
-    own = [stored[name] for name in lowered.shared if name not in body.captured]
+    own = [
+        stored[name] if name in stored else proto_of(tensor, name)
+        for name, tensor in lowered.shared.items()
+        if name not in body.captured
+    ]
     graph.initializer.extend((*own, *written.initializer))
     graph.node.extend(written.node)
     made = {name for node in graph.node for name in node.output}.union(t.name for t in graph.initializer)

@@ -29,6 +29,8 @@ _REAL = frozenset((TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, T
 _TYPE_ATTRIBUTES = frozenset(("to", "dtype", "output_dtype"))
 """Integer attributes that name the element type of a result."""
 
+_MATRIX_RANK = 2
+
 _SMALL = 1 << 12
 """Maximum bytes of a constant that stays one: shapes, axes and scales, which runtimes require to be
 constant."""
@@ -43,6 +45,31 @@ class NodeUse:
     op_type: str
     operands: tuple[str, ...]
     results: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ByRows:
+    """A product with a stored matrix, computed by ranges of the matrix's rows. Results are joined along their
+    last axis if they ``join``, else added up. ``axes`` are those along which other operands are cut; the
+    operands in ``once`` belong to the first range."""
+
+    matrix: str
+    join: bool
+    axes: Mapping[str, int]
+    once: tuple[str, ...] = ()
+
+    def part(self, operands: Mapping[str, Array], rows: Array, start: int) -> dict[str, Array]:
+        """The operands for some rows of the matrix."""
+        cut = {
+            name: operands[name].take(range(start, start + len(rows)), axis)
+            for name, axis in self.axes.items()
+        }
+        absent = {name: np.zeros_like(operands[name]) for name in self.once if start}
+        return {**operands, self.matrix: rows, **cut, **absent}
+
+    def whole(self, parts: Sequence[Array]) -> Array:
+        """The result from those of all ranges."""
+        return np.concatenate(parts, axis=-1) if self.join else np.sum(parts, axis=0)
 
 
 class Nodewise:
@@ -64,6 +91,26 @@ class Nodewise:
         """The content of an initialiser, memory-mapped if external."""
         tensor = self._source.tensors.get(name)
         return None if tensor is None else tensor.numpy()
+
+    def selects_from(self, step: NodeUse) -> str | None:
+        """The operand whose elements are the results, unchanged, if there is one."""
+        return step.operands[0] if (step.domain, step.op_type) == ("", "Gather") else None
+
+    def by_rows(self, step: NodeUse, operands: Mapping[str, Array]) -> ByRows | None:
+        """How the node is computed by rows of a matrix; None if it is no product with a stored one."""
+        node = self._proto.graph.node[step.index]
+        if step.domain or node.op_type not in ("MatMul", "Gemm") or len(set(node.input)) < len(node.input):
+            return None
+        data, matrix, *bias = filter(None, node.input)
+        if self.constant(matrix) is None or operands[matrix].ndim != _MATRIX_RANK:
+            return None
+        flags = {entry.name for entry in node.attribute if entry.i}
+        if "transB" not in flags:
+            axis = 0 if "transA" in flags else operands[data].ndim - 1
+            return ByRows(matrix, join=False, axes={data: axis}, once=tuple(bias))
+        count = len(operands[matrix])
+        axes = {name: operands[name].ndim - 1 for name in bias if operands[name].shape[-1:] == (count,)}
+        return ByRows(matrix, join=True, axes=axes)
 
     def alone(
         self,
@@ -166,4 +213,4 @@ def _retype_tensor(tensor: TensorProto, code: int) -> None:
         tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
 
 
-__all__: Sequence[str] = ["NodeUse", "Nodewise", "as_real"]
+__all__: Sequence[str] = ["ByRows", "NodeUse", "Nodewise", "as_real"]

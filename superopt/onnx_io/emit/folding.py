@@ -17,6 +17,8 @@ from superopt.onnx_io.protos import dtype_of
 from superopt.ops import Operator
 from superopt.traversal import postorder
 
+_REMEMBERED = 1 << 26
+
 
 def fold(graph: Graph, weight: Callable[[str], Array]) -> dict[Value, Array]:
     """The weight-only values that other nodes or graph outputs read, except weights themselves. ``weight``
@@ -48,19 +50,24 @@ _BY_ORDER = _ByOrder(np.float64)
 
 
 class Folder:
-    """Evaluates weight-only values on demand and caches the results."""
+    """Evaluates weight-only values on demand; results are remembered up to ``_REMEMBERED`` bytes."""
 
     def __init__(self, graph: Graph, weight: Callable[[str], Array]) -> None:
         self._graph = graph
         self._weight = weight
         self._domain = FloatDomain(np.float64)
         self._arrays: dict[Value, Array] = {}
+        self._bytes = 0
 
     def value(self, value: Value) -> Array:
         """The content of a weight-only value, rounded to its element type."""
         for node_id in postorder(self._missing((value,)), lambda n: self._missing(self._graph[n].inputs)):
             self._evaluate(self._graph[node_id])
-        return np.asarray(self._rounded(value)[0])
+        found = np.asarray(self._rounded(value)[0])
+        if self._bytes > _REMEMBERED:
+            self._arrays.clear()
+            self._bytes = 0
+        return found
 
     def _rounded(self, value: Value) -> Array:
         """What is known of the value, rounded to its element type."""
@@ -68,7 +75,7 @@ class Folder:
         if element is ElementType.BOOL:
             return array > 0
         with np.errstate(over="ignore"):
-            return array.astype(dtype_of(element)) if element.is_movable else array
+            return array.astype(dtype_of(element), copy=False) if element.is_movable else array
 
     def _element(self, value: Value) -> ElementType:
         type_ = self._graph.type_of(value)
@@ -110,6 +117,7 @@ class Folder:
         self._arrays.update(zip(node.values, results, strict=True))
         if self._changes_type(node):
             self._arrays.update({value: self._rounded(value) for value in node.values})
+        self._bytes += sum(self._arrays[value].nbytes for value in node.values)
 
 
 def folded_bytes(graph: Graph, value: Value) -> tuple[int, int]:

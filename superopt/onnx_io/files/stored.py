@@ -1,14 +1,17 @@
-"""Contents of stored tensors: inline in a proto, memory-mapped from a file, or an array in memory."""
+"""Contents of stored tensors: inline in a proto, memory-mapped from a given or temporary file, or an array in
+memory."""
 
 from __future__ import annotations
 
 import math
 import mmap
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from tempfile import NamedTemporaryFile
+from weakref import finalize
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
@@ -25,6 +28,12 @@ _PACKED_BITS: Mapping[int, int] = {
     TensorProto.FLOAT6E3M2: 6,
 }
 """Bits of an element of the types that are packed; their numpy arrays have one byte for an element."""
+
+_SMALL = 1 << 16
+"""Bytes of a tensor that stays mapped once it was read."""
+
+_PIECE = 1 << 24
+"""Bytes of a tensor that are written at once."""
 
 
 def dense_bytes(data_type: int, elements: int) -> int:
@@ -87,34 +96,55 @@ class InlineTensor(StoredTensor):
 
 @dataclass(frozen=True, eq=False)
 class MappedTensor(StoredTensor):
-    """A tensor whose content is in a file, from the byte ``offset``; mapped into memory when it is read."""
+    """A tensor whose content is in a file, from the byte ``offset``; mapped into memory while an array of
+    ``numpy`` exists, if it has many elements."""
 
     path: Path
     offset: int
 
     def numpy(self) -> Array:
         """The elements: a view of the file, except of packed types."""
-        return self._array
+        return self._small if self.nbytes <= _SMALL else self._mapped()
 
     def tobytes(self) -> bytes:
         """The elements as ``raw_data``."""
-        return self._content.tobytes()
+        return self._content().tobytes()
 
     @cached_property
-    def _array(self) -> Array:
+    def _small(self) -> Array:
+        return self._mapped()
+
+    def _mapped(self) -> Array:
         if self.data_type in _PACKED_BITS:
             raw = TensorProto(data_type=self.data_type, dims=self.shape, raw_data=self.tobytes())
             return numpy_helper.to_array(raw)
         dtype = helper.tensor_dtype_to_np_dtype(self.data_type).newbyteorder("<")
-        return self._content.view(dtype).reshape(self.shape)
+        return self._content().view(dtype).reshape(self.shape)
 
-    @cached_property
     def _content(self) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
         if not self.nbytes:  # an empty file cannot be mapped
             return np.empty(0, np.uint8)
+        start = self.offset // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+        end = self.offset + self.nbytes
         with self.path.open("rb") as file:
-            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        return np.frombuffer(content, np.uint8, self.nbytes, self.offset)
+            content = mmap.mmap(file.fileno(), end - start, access=mmap.ACCESS_READ, offset=start)
+        return np.frombuffer(content, np.uint8, self.nbytes, self.offset - start)
+
+
+@dataclass(frozen=True, eq=False)
+class SpilledTensor(MappedTensor):
+    """A computed tensor in a temporary file, which is deleted with this object."""
+
+    @staticmethod
+    def of(array: Array) -> SpilledTensor:
+        """Writes an array to a new file in the directory for temporary files. Raises OSError."""
+        with NamedTemporaryFile(prefix="superopt-weight-", delete=False) as file:
+            for piece in pieces(array):
+                file.write(piece)
+        data_type = helper.np_dtype_to_tensor_dtype(array.dtype)
+        tensor = SpilledTensor(data_type, array.shape, Path(file.name), 0)
+        finalize(tensor, tensor.path.unlink, missing_ok=True)
+        return tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +165,14 @@ class ArrayTensor(StoredTensor):
     def tobytes(self) -> bytes:
         """The elements as ``raw_data``."""
         return _raw(self.array)
+
+
+def pieces(array: Array) -> Iterator[memoryview]:
+    """The elements of an array in row-major order, in parts of a few megabytes or one row."""
+    rows = array.reshape(1) if array.ndim == 0 else array
+    step = max(1, len(rows) * _PIECE // max(array.nbytes, 1))
+    for start in range(0, len(rows), step):
+        yield np.ascontiguousarray(rows[start : start + step]).reshape(-1).view(np.uint8).data
 
 
 def proto_of(tensor: StoredTensor, name: str) -> TensorProto:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 
 import onnx
@@ -28,6 +29,9 @@ from superopt.onnx_io.protos import (
 
 FUSION_KEY = "superopt.fusion"
 
+_SPILLED = 1 << 20
+"""Bytes of a computed constant that goes to a temporary file where the model's own weights are in files."""
+
 
 def lower(lifted: LiftedModel, graph: Graph, plan: Plan) -> LoweredModel:
     """The model that computes ``graph``, a rewritten form of the lifted one. Inputs, outputs, their names and
@@ -42,8 +46,14 @@ def lower(lifted: LiftedModel, graph: Graph, plan: Plan) -> LoweredModel:
         return LoweredModel.of_source(source, lifted.names)
     assert source.opset is not None, "a model without standard operators has a fixed_reason"
     outputs = [value.name for value in source.proto.graph.output]
-    writer = GraphWriter(graph, source.opset, lifted.weight, outputs, original_of(lifted, graph))
-    written = writer.write()
+    written = GraphWriter(
+        graph,
+        source.opset,
+        lifted.weight,
+        outputs,
+        original_of(lifted, graph),
+        _SPILLED if source.has_external_data else sys.maxsize,
+    ).write()
     if written.untouched and source.came_from is None:
         return LoweredModel.of_source(source, lifted.names)
     proto = copy_without_graph(source.proto)
@@ -51,8 +61,9 @@ def lower(lifted: LiftedModel, graph: Graph, plan: Plan) -> LoweredModel:
     fill_graph(proto.graph, source, written, kept)
     proto.graph.output.extend(source.as_given.proto.graph.output)
     _annotate(proto, graph, plan, written)
-    require_sorted(proto.graph, kept)
+    require_sorted(proto.graph, kept.union(written.spilled))
     shared = {name: tensor for name, tensor in source.tensors.items() if name in kept}
+    shared |= written.spilled
     return LoweredModel(proto, shared, source, names=written.names)
 
 
@@ -107,6 +118,10 @@ def fill_graph(graph: onnx.GraphProto, source: SourceModel, written: Written, ke
         graph.input.extend(
             helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
             for tensor in written.initializers
+        )
+        graph.input.extend(
+            helper.make_tensor_value_info(name, tensor.data_type, tensor.shape)
+            for name, tensor in written.spilled.items()
         )
     gone = _vanished(before, written, kept)
     graph.value_info.extend(value for value in before.value_info if value.name not in gone)

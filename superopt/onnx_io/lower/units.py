@@ -10,6 +10,7 @@ import onnx
 
 from superopt.ir.graph import Value
 from superopt.onnx_io.emit.recipes import Recipe
+from superopt.onnx_io.files.stored import StoredTensor
 from superopt.onnx_io.lower.kept import KeptNode
 
 
@@ -50,10 +51,12 @@ Unit: TypeAlias = "Recipe | Stored | Copy"
 
 @dataclass(frozen=True)
 class Written:
-    """ONNX nodes in order, new initialisers, labels of stored constants that are read, names of values."""
+    """ONNX nodes in order, new initialisers, further ones in temporary files, labels of stored constants that
+    are read, names of values."""
 
     nodes: tuple[onnx.NodeProto, ...]
     initializers: tuple[onnx.TensorProto, ...]
+    spilled: Mapping[str, StoredTensor]
     constants: frozenset[str]
     names: Mapping[Value, str]
     untouched: bool

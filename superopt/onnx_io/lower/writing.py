@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
@@ -16,6 +18,7 @@ from superopt.onnx_io.emit.emission import recipe
 from superopt.onnx_io.emit.folding import Folder
 from superopt.onnx_io.emit.recipes import Emission, Number, OnnxAttribute, Operand, Recipe
 from superopt.onnx_io.emit.shape import outer_split
+from superopt.onnx_io.files.stored import SpilledTensor, StoredTensor, pieces
 from superopt.onnx_io.lower.kept import KeptNode
 from superopt.onnx_io.lower.ordering import in_order
 from superopt.onnx_io.lower.units import Copy, Original, Stored, Unit, Written
@@ -26,9 +29,13 @@ from superopt.ops.traits import traits
 
 PREFIX = "superopt/"
 
+_SPILLED_KINDS = "biuf"
+"""Kinds of numpy types whose arrays are the dense storage of the ONNX type."""
+
 
 class GraphWriter(Emission):
-    """Writes one graph; also the ``Writer`` of its recipes."""
+    """Writes one graph; also the ``Writer`` of its recipes. New constants from ``spilling`` bytes on go to
+    temporary files."""
 
     def __init__(
         self,
@@ -37,6 +44,7 @@ class GraphWriter(Emission):
         weight: Callable[[str], Array],
         outputs: Sequence[str],
         original: Original,
+        spilling: int = sys.maxsize,
     ) -> None:
         self._kept_of = {node: kept for kept in original.kept.values() for node in kept.group.nodes}
         for node in _splits_to_merge(graph, frozenset(self._kept_of)):
@@ -53,6 +61,8 @@ class GraphWriter(Emission):
         self._taken = set(original.taken).union(outputs)
         self._nodes: list[onnx.NodeProto] = []
         self._initializers: list[onnx.TensorProto] = []
+        self._spilling = spilling
+        self._spilled: dict[str, StoredTensor] = {}
         self._interned: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self._constants: set[str] = set()
         self._current = "node"
@@ -69,6 +79,7 @@ class GraphWriter(Emission):
         return Written(
             tuple(self._nodes),
             tuple(self._initializers),
+            self._spilled,
             frozenset(self._constants),
             self._names,
             complete and not self._touched,
@@ -344,12 +355,17 @@ class GraphWriter(Emission):
     def constant(self, array: Array, hint: str) -> str:
         """The name of an initialiser with that content."""
         self._touched = True
-        tensor = numpy_helper.from_array(array)
-        key = (str(array.dtype), array.shape, tensor.raw_data)
+        digest = hashlib.blake2b(digest_size=32)
+        for piece in pieces(array):
+            digest.update(piece)
+        key = (str(array.dtype), array.shape, digest.digest())
         if key not in self._interned:
-            tensor.name = self._fresh(f"{PREFIX}{hint}_{len(self._initializers)}")
-            self._interned[key] = tensor.name
-            self._initializers.append(tensor)
+            name = self._fresh(f"{PREFIX}{hint}_{len(self._interned)}")
+            self._interned[key] = name
+            if array.nbytes >= self._spilling and array.dtype.kind in _SPILLED_KINDS:
+                self._spilled[name] = SpilledTensor.of(array)
+            else:
+                self._initializers.append(numpy_helper.from_array(array, name))
         return self._interned[key]
 
     def temporary(self, hint: str) -> str:

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from superopt.onnx_io import load_model
 from superopt.onnx_io.files.detaching import attach, detach
+from superopt.protobuf_wire import external_bytes
 
 
 def _model() -> onnx.ModelProto:
@@ -52,6 +53,8 @@ def test_what_is_taken_apart_goes_together_again(tmp_path: Path) -> None:
     assert locations == {"large": TensorProto.EXTERNAL, "small": 0, "typed": 0}
     assert onnx.load(detached).graph.initializer[0].raw_data == proto.graph.initializer[0].raw_data
     assert load_model(detached).has_external_data
+    assert external_bytes(detached) == len(proto.graph.initializer[0].raw_data)
+    assert external_bytes(path) == 0
     with (tmp_path / "again.onnx").open("wb") as target:
         attach(detached, target)
     assert (tmp_path / "again.onnx").read_bytes() == path.read_bytes()

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from superopt.onnx_io.files.external import stored_tensor
-from superopt.onnx_io.files.stored import ArrayTensor, StoredTensor, proto_of
+from superopt.onnx_io.files.stored import ArrayTensor, MappedTensor, SpilledTensor, StoredTensor, proto_of
 
 NUMBERS = [kind for kind in TensorProto.DataType.values()[1:] if kind != TensorProto.STRING]
 SHAPES = ((5,), (2, 3), (), (0, 2))
@@ -40,6 +40,8 @@ def test_every_form_holds_the_same_numbers(kind: int, tmp_path: Path) -> None:
     for shape in SHAPES:
         expected = onnx_ir.serde.deserialize_tensor(numpy_helper.from_array(array_of(kind, shape)))
         stored: list[StoredTensor] = [stored_tensor(*form) for form in forms(kind, shape, tmp_path)]
+        if array_of(kind, shape).dtype.kind in "biuf":
+            stored.append(SpilledTensor.of(array_of(kind, shape)))
         for tensor in (*stored, ArrayTensor.of(array_of(kind, shape))):
             assert (tensor.data_type, tensor.shape) == (kind, shape)
             assert (tensor.size, tensor.nbytes) == (expected.size, expected.nbytes)
@@ -49,6 +51,32 @@ def test_every_form_holds_the_same_numbers(kind: int, tmp_path: Path) -> None:
             made = proto_of(tensor, "made")
             assert made.name == "made"
             np.testing.assert_array_equal(numpy_helper.to_array(made), expected.numpy())
+
+
+def test_a_computed_tensor_is_in_a_file_as_long_as_it_exists() -> None:
+    array = np.arange(3 << 20, dtype=np.float64).reshape(-1, 3).T
+    tensor = SpilledTensor.of(array)
+    path = tensor.path
+    np.testing.assert_array_equal(tensor.numpy(), array)
+    assert path.stat().st_size == array.nbytes
+    del tensor
+    assert not path.exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc")
+def test_large_tensors_are_mapped_only_while_they_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "weights"
+    path.write_bytes(bytes(5000) + np.arange(1 << 16, dtype=np.float32).tobytes())
+    tensor = MappedTensor(TensorProto.FLOAT, (1 << 16,), path, 5000)
+    read = tensor.numpy()
+    assert is_mapped(path)
+    assert read[-1] == (1 << 16) - 1
+    del read
+    assert not is_mapped(path)
+
+
+def is_mapped(path: Path) -> bool:
+    return str(path) in Path("/proc/self/maps").read_text()
 
 
 def test_strings_are_bytes() -> None:

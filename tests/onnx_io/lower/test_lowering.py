@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -14,6 +15,7 @@ from superopt.equations import parse_equation
 from superopt.errors import SuperoptError, UnsupportedError
 from superopt.ir import FusionGroup, Graph, NodeId, Plan, Value
 from superopt.onnx_io import LiftedModel, build_model, fold, lift, load_model, lower
+from superopt.onnx_io.files.stored import SpilledTensor
 from superopt.ops.elementwise import Identity
 from superopt.rewriting import apply_match, find_matches, substitutions_of
 from tests.onnx_io.forcing import written_anew
@@ -67,6 +69,28 @@ def test_batch_normalisation_disappears_into_the_convolution() -> None:
     assert listing(result) == "n = Conv(x, superopt/weight_0, superopt/weight_1)\ny = Relu(n)"
     assert weights_of(result) == {"superopt/weight_0": (3, 4, 3, 3), "superopt/weight_1": (3,)}
     assert onnx.ModelProto.FromString(result).graph.node[1] == nodes[2]
+
+
+@pytest.mark.parametrize("ir_version", [3, 8])
+def test_large_computed_weights_of_a_model_in_files_are_in_files(tmp_path: Path, ir_version: int) -> None:
+    nodes = [node("Conv", "x w", "c"), node("BatchNormalization", "c s b m v", "y")]
+    weights = [weight("w", 512, 64, 3, 3), *(weight(n, 512) for n in "sbm"), tensor("v", np.ones(512))]
+    inputs = [value("x", [1, 64, 6, 6])]
+    if ir_version < 4:
+        inputs += [value(stored.name, list(stored.dims)) for stored in weights]
+    made = model(nodes, inputs, [value("y", [1, 512, 4, 4])], weights, ir_version=ir_version)
+    content = made.SerializeToString()
+    onnx.save(made, tmp_path / "outside.onnx", save_as_external_data=True, location="data")
+    lifted = lift(load_model(tmp_path / "outside.onnx"))
+    result = lower(lifted, rewritten(lifted, AFFINE_INTO_CONV), Plan())
+    (spilled,) = (tensor for tensor in result.shared.values() if isinstance(tensor, SpilledTensor))
+    assert spilled.shape == (512, 64, 3, 3)
+    assert all(len(stored.raw_data) < 1 << 20 for stored in result.proto.graph.initializer)
+    result.save(tmp_path / "again.onnx")
+    onnx.checker.check_model(str(tmp_path / "again.onnx"), full_check=True)
+    assert_same_results(content, result.to_proto().SerializeToString(), rtol=1e-4)
+    saved = onnx.load(tmp_path / "again.onnx")
+    assert_same_results(content, saved.SerializeToString(), rtol=1e-4)
 
 
 def test_two_convolutions_become_one() -> None:
