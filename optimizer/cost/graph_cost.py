@@ -121,6 +121,10 @@ class KernelMemo:
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], tuple[Kernel, tuple[Node, ...]]] = {}
 
+    def clear(self) -> None:
+        """Forgets all kernels, to free their memory."""
+        self._known.clear()
+
     def kernel_of(
         self,
         graph: Graph,

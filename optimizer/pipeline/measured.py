@@ -125,6 +125,8 @@ class MeasuredTrial(Trial[PricedVariant]):
         self._reserved = schedule.deadline - deadline
         self._measure_until(deadline)
         self._result = self._searched(start, deadline)
+        if original.is_large:
+            start.kernels.clear()
         self._request.heeds_interrupt()
         return self._variant(start, self._result)
 

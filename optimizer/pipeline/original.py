@@ -64,8 +64,10 @@ class Original:
         return Reference(self.opened(), plan, sampling, prepared.request.lifted.source)
 
     def release(self) -> None:
-        """Releases the model."""
+        """Releases the model; the memory of a large one goes back to the system."""
         self._loaded = None
+        if self.is_large:
+            collect_and_trim()
 
     def first_run(self, plan: InputPlan) -> float:
         """The seconds of one warm run at the sizes used for timing; 0 where the model runs on none of the

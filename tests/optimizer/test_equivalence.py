@@ -407,13 +407,8 @@ def test_large_matrices_are_converted_in_parts(
     read = {name: content for name, content in contents.items() if name in inputs.split()}
     feeds = {"x": x, "y": x.T} if kind != "Gather" else {}
     nodes: list[Made] = [(kind, inputs, "z", attributes), ("Relu", "z", "out", {})]
-    model = load_model(
-        typed(
-            network(
-                nodes, dict(read), {n: list(a.shape) for n, a in feeds.items()}, {"out": TensorProto.FLOAT}
-            )
-        )
-    )
+    shapes = {name: list(array.shape) for name, array in feeds.items()}
+    model = load_model(typed(network(nodes, dict(read), shapes, {"out": TensorProto.FLOAT})))
     whole, parts = (PreciseModel(model, 1, part_bytes=size).run(feeds, math.inf) for size in (1 << 20, 64))
     np.testing.assert_allclose(parts.tensors["out"], whole.tensors["out"], rtol=1e-13)
     assert parts.tensors["out"].dtype == np.float64
