@@ -136,14 +136,14 @@ def _memory_of(pid: int) -> Memory:
 
 
 def memory_in(rollup: str) -> Memory:
-    """The memory of a process from its ``smaps_rollup``."""
+    """The memory of a process from its ``smaps_rollup``, which is empty once it has ended."""
     sizes = {
         line.split(":")[0]: int(line.split()[1]) * _KILOBYTE
         for line in rollup.splitlines()
         if line.endswith(" kB")
     }
-    own = sizes["Pss_Anon"] + sizes["Pss_Shmem"]
-    return Memory(own, sizes["Pss"] - own)
+    own = sizes.get("Pss_Anon", 0) + sizes.get("Pss_Shmem", 0)
+    return Memory(own, sizes.get("Pss", 0) - own)
 
 
 if __name__ == "__main__":
