@@ -53,7 +53,7 @@ _STANDARD = 2
 
 _OVERRUN, _OVERRUN_SECONDS = 1.1, 3.0
 _FINISHING = 1.0
-_SECONDS_PER_BYTE = 5e-9
+_SECONDS_PER_BYTE = 8e-9
 """Time reserved for copying a model on a busy machine."""
 
 _COPY_STARTS = 2.0
