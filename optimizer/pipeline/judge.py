@@ -75,6 +75,7 @@ class Equality:
     def opened(self, file: ModelFile) -> tuple[LoadedModel, Executed | None]:
         """Loads a model, and lists its kernels where requested."""
         original = self.original
+        original.make_room()
         threads, provider = original.prepared.request.threads, original.provider
         if self.lists_kernels:
             return load_and_list(file, threads, provider, original.directory)

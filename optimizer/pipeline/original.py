@@ -49,9 +49,7 @@ class Original:
     def opened(self) -> LoadedModel:
         """The loaded model; it stays in memory until released."""
         if self._loaded is None:
-            if self.is_large:
-                release_caches()
-                collect_and_trim()
+            self.make_room()
             file, began = self.file, time.monotonic()
             self._loaded = LoadedModel(file, self.prepared.request.threads, provider=self.provider)
             self.prepared.request.schedule.loading = time.monotonic() - began
@@ -64,9 +62,14 @@ class Original:
         return Reference(self.opened(), plan, sampling, prepared.request.lifted.source)
 
     def release(self) -> None:
-        """Releases the model; the memory of a large one goes back to the system."""
+        """Releases the model."""
         self._loaded = None
+        self.make_room()
+
+    def make_room(self) -> None:
+        """Returns memory that is not needed to the system, for a large model that is to be loaded."""
         if self.is_large:
+            release_caches()
             collect_and_trim()
 
     def first_run(self, plan: InputPlan) -> float:

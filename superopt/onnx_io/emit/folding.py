@@ -65,9 +65,13 @@ class Folder:
             self._evaluate(self._graph[node_id])
         found = np.asarray(self._rounded(value)[0])
         if self._bytes > _REMEMBERED:
-            self._arrays.clear()
-            self._bytes = 0
+            self.clear()
         return found
+
+    def clear(self) -> None:
+        """Forgets all results."""
+        self._arrays.clear()
+        self._bytes = 0
 
     def _rounded(self, value: Value) -> Array:
         """What is known of the value, rounded to its element type."""

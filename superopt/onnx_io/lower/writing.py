@@ -75,6 +75,7 @@ class GraphWriter(Emission):
         self._assign_names(units)
         for unit in in_order((*units, *self._copies.values()), self._reads, self._described):
             self._write_unit(unit)
+        self._folder.clear()
         complete = len(self._nodes) == len(self._original.nodes)
         return Written(
             tuple(self._nodes),
