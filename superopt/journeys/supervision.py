@@ -17,6 +17,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
@@ -346,11 +347,13 @@ def _original(job: Job, state: JsonObject, why: str, is_broken: bool) -> Outcome
             raise InvalidModelError(f"{job.model} is not a valid ONNX file, and reading it took too long")
     except OSError as error:
         raise InvalidModelError(f"{job.model} cannot be read: {error.strerror}") from None
-    if job.output is not None:
-        _write_original(job, job.output)
+    with ThreadPoolExecutor(1) as pool:
+        known = cast("str | None", state.get(SHA256))
+        hashed = pool.submit(_sha256, job.model) if job.is_reading and known is None else None
+        if job.output is not None:
+            _write_original(job, job.output)
+        sha256 = known if hashed is None else hashed.result()
     taken = time.monotonic() - job.started
-    known = cast("str | None", state.get(SHA256))
-    sha256 = known or (_sha256(job.model) if job.is_reading else None)
     report = fallback_report(job.model, sha256, job.options, state, why, taken, crashed=is_broken)
     reasons = {path: _write_report(report, path) for path in job.reports}
     missing = {path: why for path, why in reasons.items() if why}

@@ -14,6 +14,11 @@ _OBJECTS = 20_000
 def collect_and_trim() -> None:
     """Returns to the system what unreachable objects occupied, where the C library can do that."""
     gc.collect()
+    trim()
+
+
+def trim() -> None:
+    """Returns freed memory to the system, where the C library can do that."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
