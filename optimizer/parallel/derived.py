@@ -132,9 +132,9 @@ class SampleDivision(Derivation):
 
 @dataclass
 class LayerDivision(Derivation):
-    """Operator parallelism: ``labels`` are the task dimensions along which some operations are divided, COPIED
-    for those that are not. What they read of parameters and data is divided for all that follow, so that the
-    backward pass and the update have the division of the forward pass."""
+    """Operator parallelism: ``labels`` are the task dimensions along which some operations are divided, or
+    COPIED. What they read of parameters and data is divided for all that follow, so that the backward pass
+    and the update have the division of the forward pass."""
 
     labels: Mapping[NodeId, int] = field(default_factory=dict[NodeId, int])
 

@@ -47,6 +47,12 @@ def test_operators_are_one_row_for_each_kind_or_stage(
     assert [line.split() for line in table.splitlines()[1:]] == rows
 
 
+def test_inputs_in_parts_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    residence = [{"fetches": [{}, {}]}, {"fetches": [{}]}]
+    print_plan({**_section(0), "residence": residence}, Output(as_json=False))
+    assert "2 inputs, gathered by 3 exchanges" in capsys.readouterr().out
+
+
 def test_a_plan_that_takes_no_time(capsys: pytest.CaptureFixture[str]) -> None:
     free = {"total": 0.0, "compute": 0.0, "communication": 0.0}
     section = {**_section(0), "predicted": free, "baselines": [{"name": "one device", "total": 0.0}]}

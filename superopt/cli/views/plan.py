@@ -30,6 +30,7 @@ def print_plan(section: Mapping[str, object], output: Output) -> None:
             "memory": f"{size_text(fullest['bytes'])} of {size_text(fullest['limit'])} on device "
             f"{fullest['device']}, the fullest",
             "stages": f"{section['stages']}, microbatches: {section['microbatches']}",
+            **_kept_in_parts(section),
         }
     )
     total = predicted["total"]
@@ -46,6 +47,15 @@ def print_plan(section: Mapping[str, object], output: Output) -> None:
         output.table(("stage", "operators", "devices", "divided"), _stages(section))
     else:
         output.table(("operators", "operator", "divided", "devices"), _condensed(section))
+
+
+def _kept_in_parts(section: Mapping[str, object]) -> dict[str, str]:
+    """How many inputs are kept in parts, and how often these are gathered; nothing where none is."""
+    residence = cast("Sequence[Mapping[str, Sequence[object]]]", section.get("residence", ()))
+    fetches = sum(len(kept["fetches"]) for kept in residence)
+    if not residence:
+        return {}
+    return {"in parts": f"{several(len(residence), 'input')}, gathered by {several(fetches, 'exchange')}"}
 
 
 def _stages(section: Mapping[str, object]) -> list[tuple[object, ...]]:
