@@ -100,9 +100,12 @@ def rows(step: PlannedStep, cluster: Cluster, seconds: float) -> Iterator[Row]:
 
 
 def _ablated(step: PlannedStep, cluster: Cluster) -> Iterator[Row]:
-    """ZeRO-3 without what the planner does to its fetches."""
+    """ZeRO-3 without what the planner does to its fetches; nothing on one device."""
     subject = Subject.of(step.graph, step.layout)
-    plan = dict(assignments(subject, Mesh.of(cluster)))[ZERO_3].plan(subject)
+    assignment = dict(assignments(subject, Mesh.of(cluster))).get(ZERO_3)
+    if assignment is None:
+        return
+    plan = assignment.plan(subject)
     late = simulate(step.graph, plan, cluster, ParallelObjective.LATENCY, subject.step)
     yield _row(step, cluster, f"{ZERO_3}, fetched just before use", late)
     early = prefetched(late, 1.0, 0)

@@ -48,7 +48,7 @@ def test_operators_are_one_row_for_each_kind_or_stage(
 
 
 def test_inputs_in_parts_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    residence = [{"fetches": [{}, {}]}, {"fetches": [{}]}]
+    residence: list[object] = [{"fetches": [1, 2]}, {"fetches": [3]}]
     print_plan({**_section(0), "residence": residence}, Output(as_json=False))
     assert "2 inputs, gathered by 3 exchanges" in capsys.readouterr().out
 
