@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import os
 import shutil
 import stat
@@ -35,6 +36,8 @@ DATA_NAME = "superopt"
 """Name of external data that is not complete: it is named after its content."""
 
 _STANDARD = {STANDARD_INPUT: 0, STANDARD_OUTPUT: 1}
+_DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
+_LAST_STANDARD = 2
 _NULL = os.makedev(1, 3)
 _UNWRITABLE = {stat.S_IFDIR: "a directory", stat.S_IFBLK: "a block device", stat.S_IFSOCK: "a socket"}
 _STREAMS = (stat.S_IFIFO, stat.S_IFCHR)
@@ -102,6 +105,18 @@ def is_stream(path: Path) -> bool:
 def can_be_read_once(path: Path) -> bool:
     """Whether what is read there is gone, or is not there for other processes: a pipe, an open descriptor."""
     return _kind(path) == stat.S_IFIFO or (_descriptor(path) is not None and _kind(path) != stat.S_IFCHR)
+
+
+def descriptors_in(paths: Sequence[Path]) -> list[int]:
+    """The open descriptors among the paths, except the standard streams."""
+    named = {int(path.name) for path in paths if str(path.parent) in _DESCRIPTORS and path.name.isdigit()}
+    return sorted(number for number in named if number > _LAST_STANDARD)
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 hash of a file, as hex digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def is_standard_output(path: Path) -> bool:

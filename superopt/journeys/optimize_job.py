@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import pickle  # nosec B403: only what a child of this process wrote into its own directory is read
 import shutil
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from superopt.errors import InvalidModelError
-from superopt.files import atomic_path
+from superopt.files import atomic_path, sha256_of
 from superopt.journeys import in_process as api
 from superopt.journeys.clusters import described_cluster, find_cluster
 from superopt.journeys.report_files import read_plan, write_report
@@ -85,7 +84,7 @@ def _in_pieces(path: Path, request: _Request, directory: Path, progress: Tell) -
     detached = detach(path, directory, _LARGE) if path.is_file() else None
     if detached is None:
         return _optimized(path, request, progress)
-    sha256 = _sha256(path)
+    sha256 = sha256_of(path)
     progress({"known": {SHA256: sha256}})
     try:
         result = _optimized(detached, request, progress, given=path)
@@ -104,11 +103,6 @@ def _report_of(report: Report, path: Path, sha256: str) -> Report:
     return replace(report, model=model, equivalence=compared)
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _read_plan(plan: str, path: Path, given: Path | None) -> Mapping[str, object]:
     """The report with a plan. One about the ``given`` model is about that in ``path``, whose weights were
     moved."""
@@ -116,9 +110,9 @@ def _read_plan(plan: str, path: Path, given: Path | None) -> Mapping[str, object
     if given is None or "model" not in report:
         return report
     model = section_of(report, "model")
-    if model.get("sha256") != _sha256(given):
+    if model.get("sha256") != sha256_of(given):
         return report
-    return {**report, "model": {**model, "sha256": _sha256(path)}}
+    return {**report, "model": {**model, "sha256": sha256_of(path)}}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ reports can be missing, and the outcome lists them.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import cast
 
 from superopt.errors import INTERNAL_ERROR, InvalidModelError, InvalidOptionError, SuperoptError
-from superopt.files import atomic_path, can_be_read_once, write_atomically
+from superopt.files import atomic_path, can_be_read_once, descriptors_in, sha256_of, write_atomically
 from superopt.journeys.fallback_report import fallback_report
 from superopt.option_table import require
 from superopt.options import DEFAULTS, OPTIONS, TRAINING
@@ -47,10 +46,6 @@ ORIGINAL = "original"
 
 SHA256 = "sha256"
 """In the state of a job, the hash of the file that is optimised, if it is large."""
-
-_DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
-_STANDARD = 2
-"""Standard streams are inherited anyway."""
 
 _OVERRUN, _OVERRUN_SECONDS = 1.1, 3.0
 _FINISHING = 1.0
@@ -238,14 +233,6 @@ def _with_file(job: Job, directory: Path) -> Job:
     return replace(job, model=stored)
 
 
-def _descriptors(job: Job) -> list[int]:
-    """The open descriptors that the job writes into."""
-    named = {
-        int(path.name) for path in job.written if str(path.parent) in _DESCRIPTORS and path.name.isdigit()
-    }
-    return sorted(number for number in named if number > _STANDARD)
-
-
 def _ended(
     job: Job, directory: Path, progress: ProgressCallback, finish: Callable[[], bool] = lambda: False
 ) -> tuple[child.Ending, JsonObject]:
@@ -277,7 +264,7 @@ def _ended(
         writes=job.written,
         stdout=job.stdout,
         stderr=job.stderr,
-        descriptors=_descriptors(job),
+        descriptors=descriptors_in(job.written),
         environment={"TMPDIR": str(scratch)},
     )
     return ending, state
@@ -296,7 +283,7 @@ def _quarantine(job: Job, state: Mapping[str, object]) -> None:
         suspects,
         found_by="optimize",
         model=_subject(job, state).name,
-        sha256=_sha256(_subject(job, state)),
+        sha256=sha256_of(_subject(job, state)),
         seed=int(str(job.options.get("seed", DEFAULTS.seed))),
         database=job.database,
     )
@@ -349,7 +336,7 @@ def _original(job: Job, state: JsonObject, why: str, is_broken: bool) -> Outcome
         raise InvalidModelError(f"{job.model} cannot be read: {error.strerror}") from None
     with ThreadPoolExecutor(1) as pool:
         known = cast("str | None", state.get(SHA256))
-        hashed = pool.submit(_sha256, job.model) if job.is_reading and known is None else None
+        hashed = pool.submit(sha256_of, job.model) if job.is_reading and known is None else None
         if job.output is not None:
             _write_original(job, job.output)
         sha256 = known if hashed is None else hashed.result()
@@ -358,11 +345,6 @@ def _original(job: Job, state: JsonObject, why: str, is_broken: bool) -> Outcome
     reasons = {path: _write_report(report, path) for path in job.reports}
     missing = {path: why for path, why in reasons.items() if why}
     return Outcome(None, report, why if is_broken else "", missing)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _write_original(job: Job, output: Path) -> None:
@@ -376,7 +358,7 @@ def _write_original(job: Job, output: Path) -> None:
             writes=(output,),
             stdout=job.stdout,
             stderr=job.stderr,
-            descriptors=_descriptors(job),
+            descriptors=descriptors_in(job.written),
         )
         if not isinstance(ending, child.Returned):
             raise (
