@@ -165,18 +165,30 @@ def _varint(content: mmap.mmap | bytes, position: int, end: int) -> tuple[int, i
     raise WireError
 
 
+def varint(content: mmap.mmap | bytes, start: int, end: int) -> int:
+    """The number at this position; raises WireError if it is malformed."""
+    return _varint(content, start, end)[0]
+
+
 def delimited(number: int, content: bytes) -> bytes:
     """A field with that number and the wire type DELIMITED."""
     return header(number, len(content)) + content
 
 
+def varint_field(number: int, value: int) -> bytes:
+    """A field with that number and a value that is not negative."""
+    return _encoded(number << 3) + _encoded(value)
+
+
 def header(number: int, length: int) -> bytes:
     """Key and length prefix of a field."""
+    return _encoded(number << 3 | DELIMITED) + _encoded(length)
+
+
+def _encoded(value: int) -> bytes:
     written = bytearray()
-    for value in (number << 3 | DELIMITED, length):
-        rest = value
-        while rest >= 0x80:
-            written.append(rest & 0x7F | 0x80)
-            rest >>= 7
-        written.append(rest)
+    while value >= 0x80:
+        written.append(value & 0x7F | 0x80)
+        value >>= 7
+    written.append(value)
     return bytes(written)

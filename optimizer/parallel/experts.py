@@ -245,7 +245,12 @@ def _product(operation: Operation) -> Product | None:
 
 
 def _is_embedding(operation: Operation) -> bool:
+    return is_lookup(operation) and 0 in operation.weights
+
+
+def is_lookup(operation: Operation) -> bool:
+    """Whether it takes rows of its first operand."""
     own = traits(operation.operator.name)
-    is_lookup = own.moves and bool(own.conditions)
+    moves_rows = own.moves and bool(own.conditions)
     is_kept = isinstance(operation.operator, Opaque) and operation.operator.op_type == "Gather"
-    return (is_lookup or is_kept) and 0 in operation.weights
+    return moves_rows or is_kept

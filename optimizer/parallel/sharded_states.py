@@ -50,14 +50,15 @@ class ShardedStates:
 
     def plans(self) -> Iterator[Sharding]:
         """Data parallelism first; the others where there is more than one device."""
-        yield Sharding(DDP, tuple(self._replicated), {})
+        yield Sharding(DDP, tuple(self.replicated), {})
         if len(self.mesh.devices) > 1:
-            for name, updates in ((ZERO_1, self._after_reduction), (ZERO_2, self._updates)):
+            for name, updates in ((ZERO_1, self._after_reduction), (ZERO_2, self.updates)):
                 yield Sharding(name, tuple(self._divided(updates).choices()), {})
             yield self._served()
 
     @cached_property
-    def _replicated(self) -> list[Choice]:
+    def replicated(self) -> list[Choice]:
+        """Data parallelism."""
         return self._divided({}).choices()
 
     def _divided(self, updates: Mapping[NodeId, StateTensor]) -> SampleDivision:
@@ -85,28 +86,29 @@ class ShardedStates:
     def _served(self) -> Sharding:
         loads = [0] * len(self.mesh.devices)
         servers: dict[NodeId, int] = {}
-        for parameter in sorted(self._parameters, key=self._elements, reverse=True):
+        for parameter in sorted(self.parameters, key=self._elements, reverse=True):
             server = loads.index(min(loads))
             loads[server] += self._elements(parameter)
             servers[parameter.input] = server
-        choices = list(self._replicated)
+        choices = list(self.replicated)
         shares: dict[int, int] = {}
-        for node, parameter in self._updates.items():
+        for node, parameter in self.updates.items():
             number = self.subject.numbers[node]
             choices[number] = (ALONE,) * len(self.mesh.sizes)
             shares[number] = servers[parameter.input]
         return Sharding(SERVERS, tuple(choices), shares)
 
     @cached_property
-    def _parameters(self) -> tuple[StateTensor, ...]:
+    def parameters(self) -> tuple[StateTensor, ...]:
+        """The parameters that are no scalars."""
         return tuple(state for state in self.step.states if state.of is None and self._shape(state))
 
     @cached_property
-    def _updates(self) -> Mapping[NodeId, StateTensor]:
+    def updates(self) -> Mapping[NodeId, StateTensor]:
         """The operations that compute the next values of a parameter and its moments from the reduced
         gradient, element by element, and the parameter."""
         found: dict[NodeId, StateTensor] = {}
-        for parameter in self._parameters:
+        for parameter in self.parameters:
             group = [state for state in self.step.states if parameter.name in (state.name, state.of)]
             nexts = [state.next.node for state in group if state.next.node in self.subject.numbers]
             for node in postorder(nexts, self._before):
@@ -119,14 +121,14 @@ class ShardedStates:
         """Those of the updates that do not read a gradient as it is computed."""
         return {
             node: parameter
-            for node, parameter in self._updates.items()
-            if all(value.node not in self._computed for value in self.subject.graph[node].inputs)
+            for node, parameter in self.updates.items()
+            if all(value.node not in self.computed for value in self.subject.graph[node].inputs)
         }
 
     @cached_property
-    def _computed(self) -> frozenset[NodeId]:
+    def computed(self) -> frozenset[NodeId]:
         """The operations that are divided by samples, or compute terms of gradients."""
-        operations = zip(self.subject.operations, self._replicated, strict=True)
+        operations = zip(self.subject.operations, self.replicated, strict=True)
         return frozenset(operation.node for operation, choice in operations if set(choice) != {COPIED})
 
     def _before(self, node: NodeId) -> Sequence[NodeId]:
@@ -134,7 +136,7 @@ class ShardedStates:
         return [
             value.node
             for value in self.subject.graph[node].inputs
-            if value.node in self.subject.numbers and value.node not in self._computed
+            if value.node in self.subject.numbers and value.node not in self.computed
         ]
 
     def _is_of_shape(self, node: NodeId, shape: tuple[int, ...]) -> bool:

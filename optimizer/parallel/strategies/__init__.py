@@ -1,0 +1,1 @@
+"""Synchronisation strategies of data-parallel training, variable by variable (AutoDist)."""

@@ -1,0 +1,167 @@
+"""Synchronisation strategy of a training step, as AutoDist defines it (Zhang et al., section 2.2).
+
+At the level of the graph a strategy names the devices that replicate it. At the level of nodes it states for
+each variable into how many parts each axis is divided, and how the gradient of each part is synchronised:
+by a parameter server, which sums the gradients and updates the part, or by an all-reduce. All-reduces of one
+group are merged into one.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal, TypeAlias
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from superopt.errors import InvalidFileError
+
+FORMAT = 1
+
+_STRICT = ConfigDict(extra="forbid")
+
+
+class Spec(enum.StrEnum):
+    """Who implements a collective: the runtime's choice, NCCL, or rings of the runtime."""
+
+    AUTO = "auto"
+    NCCL = "nccl"
+    RING = "ring"
+
+
+class Compressor(enum.StrEnum):
+    """Encoding of gradients in an all-reduce: none, in half precision, and that with the rounding error added
+    to the next gradient."""
+
+    NONE = "none"
+    CAST = "cast"
+    CAST_WITH_FEEDBACK = "cast-with-feedback"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Synchronisation by a parameter server. ``destination`` is the device that sums and updates; with
+    ``local_replication`` all devices hold a copy to read from. Without ``sync`` nobody waits for the others;
+    ``staleness`` is the number of steps by which the fastest replica may be ahead of the slowest."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    destination: str
+    local_replication: bool = False
+    sync: bool = True
+    staleness: int = 0
+    kind: Literal["ps"] = "ps"
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """Synchronisation by an all-reduce, merged with those of the same ``group``."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    group: int = 0
+    spec: Spec = Spec.AUTO
+    compressor: Compressor = Compressor.NONE
+    kind: Literal["allreduce"] = "allreduce"
+
+
+Synchronizer: TypeAlias = Server | Collective
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a variable."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    name: str
+    synchronizer: Synchronizer
+
+
+@dataclass(frozen=True, slots=True)
+class VariableSync:
+    """The configuration of one variable: a synchroniser, or a ``partition`` with the number of parts along
+    each axis and the configurations of the ``parts``, row-major."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    name: str
+    synchronizer: Synchronizer | None = None
+    partition: tuple[int, ...] = ()
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def synchronizers(self) -> tuple[Synchronizer, ...]:
+        """Those of the parts, or the only one."""
+        if self.parts:
+            return tuple(part.synchronizer for part in self.parts)
+        return () if self.synchronizer is None else (self.synchronizer,)
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether there are several parts."""
+        return math.prod(self.partition) > 1
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A complete strategy. ``replicas`` are the devices that run the graph, ``identity`` is any name, ``path``
+    the file in which a peer stored it."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    variables: tuple[VariableSync, ...]
+    replicas: tuple[str, ...]
+    identity: str = ""
+    path: str = ""
+    format: Literal[1] = FORMAT
+
+    @cached_property
+    def by_name(self) -> Mapping[str, VariableSync]:
+        """The configurations by the variable's name, without the output number of TensorFlow's names."""
+        return {bare(variable.name): variable for variable in self.variables}
+
+    def devices(self) -> Iterator[str]:
+        """All devices that are named."""
+        yield from self.replicas
+        for variable in self.variables:
+            for synchronizer in variable.synchronizers:
+                if isinstance(synchronizer, Server):
+                    yield synchronizer.destination
+
+    def to_json(self) -> dict[str, object]:
+        """The strategy as JSON values, which ``strategy_from_json`` reads."""
+        return _STRATEGY.dump_python(self, mode="json")
+
+
+_STRATEGY = TypeAdapter(Strategy)
+
+
+def strategy_from_json(content: bytes, where: str) -> Strategy:
+    """The strategy in a JSON document; raises InvalidFileError with the place of the first defect."""
+    try:
+        return _STRATEGY.validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "the document"
+        raise InvalidFileError(f"{where}: strategy: {place}: {first['msg']}") from None
+
+
+def strategy_to_text(strategy: Strategy) -> str:
+    """The strategy as an indented JSON document."""
+    return json.dumps(strategy.to_json(), indent=1) + "\n"
+
+
+def bare(name: str) -> str:
+    """The name of a variable without the number of an output: ``w`` for ``w:0``."""
+    head, colon, port = name.rpartition(":")
+    return head if colon and port.isdecimal() else name
+
+
+def part_name(variable: str, number: int) -> str:
+    """The name of a part, as AutoDist forms it."""
+    return f"{bare(variable)}/part_{number}"

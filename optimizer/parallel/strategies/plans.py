@@ -1,0 +1,271 @@
+"""Plan of a training step by a strategy: the graph with the parts and groups of the strategy, and who runs what.
+
+The graph computes the same; gradients that are exchanged together are laid end to end, and variables whose
+parts differ in size or share a server are updated part by part. Everything else is a matter of the plan:
+operations are divided by samples, as in data parallelism, and updates run on the servers. A sparse variable
+on a server is looked up there, unless devices hold copies: indices and rows travel, the table does not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import MappingProxyType
+
+from superopt.ir.graph import Graph, GraphEditor, Input, NodeId, Value
+from superopt.ir.plan import Parallelism, Plan
+from superopt.optimizer.parallel.boxes import Region
+from superopt.optimizer.parallel.search.choices import COPIED, Choice, Licence, everything, parallelism
+from superopt.optimizer.parallel.search.mesh import Mesh
+from superopt.optimizer.parallel.search.subject import Operation, Subject, plannable
+from superopt.optimizer.parallel.sharded_states import ShardedStates
+from superopt.optimizer.parallel.states import StepLayout
+from superopt.optimizer.parallel.strategies.cutting import Cutter
+from superopt.optimizer.parallel.strategies.merging import Merging, Piece
+from superopt.optimizer.parallel.strategies.model import Collective, Server, Strategy, Synchronizer, VariableSync
+from superopt.optimizer.parallel.strategies.parts import PartState, PartUpdates
+from superopt.optimizer.parallel.strategies.variables import (
+    DeviceNames,
+    Variable,
+    require_exact,
+    require_strategy,
+    variables_of,
+)
+from superopt.optimizer.parallel.terms import admits, trimmed
+from superopt.optimizer.parallel.topology import Cluster
+from superopt.optimizer.training.description import State
+
+
+@dataclass(frozen=True)
+class DividedState:
+    """A new state of a planned step: the input of the given step whose initial value it is a box of."""
+
+    input: str
+    whole: str
+    region: Region
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """A step planned by a strategy. ``divided`` are the states that replace those of variables that are
+    updated part by part."""
+
+    graph: Graph
+    layout: StepLayout
+    subject: Subject
+    plan: Plan
+    divided: tuple[DividedState, ...]
+
+
+@dataclass
+class StrategyPlanner:
+    """Plans one step on one cluster by strategies. ``graph`` is one returned by ``plannable``."""
+
+    graph: Graph
+    layout: StepLayout
+    cluster: Cluster
+    licence: Licence = everything
+
+    @cached_property
+    def subject(self) -> Subject:
+        """The step."""
+        return Subject.of(self.graph, self.layout)
+
+    @cached_property
+    def variables(self) -> tuple[Variable, ...]:
+        """Its variables."""
+        return variables_of(self.subject, self._sharded(Mesh.of(self.cluster)))
+
+    def planned(self, strategy: Strategy) -> PlannedStep:
+        """The step by that strategy. Raises InvalidOptionError for one that does not fit the step or the
+        cluster, or whose training is not that of one device."""
+        require_strategy(strategy, self.variables, self.cluster)
+        require_exact(strategy)
+        names = DeviceNames(self.cluster)
+        mesh = Mesh.of(self.cluster, sorted(names.numbers[name] for name in strategy.replicas))
+        return _Planning(self, strategy, names, mesh, self._sharded(mesh)).planned()
+
+    def _sharded(self, mesh: Mesh) -> ShardedStates:
+        known = self._known.get(mesh)
+        if known is None:
+            assert self.subject.step is not None, "strategies are for training steps"
+            known = ShardedStates(self.subject, self.subject.step, mesh, self.licence)
+            self._known[mesh] = known
+        return known
+
+    @cached_property
+    def _known(self) -> dict[Mesh, ShardedStates]:
+        return {}
+
+
+@dataclass
+class _Planning:
+    """One strategy: changes the graph, and collects who runs what beside data parallelism."""
+
+    planner: StrategyPlanner
+    strategy: Strategy
+    names: DeviceNames
+    mesh: Mesh
+    sharded: ShardedStates
+    alone: dict[NodeId, int] = field(default_factory=dict[NodeId, int])
+    apart: dict[NodeId, tuple[tuple[int, ...], tuple[int, ...]]] = field(
+        default_factory=dict[NodeId, tuple[tuple[int, ...], tuple[int, ...]]]
+    )
+    everywhere: set[NodeId] = field(default_factory=set[NodeId])
+    states: list[PartState] = field(default_factory=list[PartState])
+
+    def planned(self) -> PlannedStep:
+        graph = self.planner.graph
+        self.editor: GraphEditor = graph.edit()
+        self.cutter = Cutter(self.editor)
+        merging = Merging(self.planner.subject, self.sharded, self.cutter)
+        pieces = merging.pieces(self.strategy, self.planner.variables)
+        self.everywhere |= merging.everywhere
+        for variable in self.planner.variables:
+            self._synchronised(variable, pieces.get(variable.name, []))
+        return self._finished(self.editor.build())
+
+    def _synchronised(self, variable: Variable, pieces: Sequence[Piece]) -> None:
+        config = self.strategy.by_name[variable.name]
+        synchronizers = config.synchronizers
+        if all(isinstance(one, Collective) for one in synchronizers):
+            self._reduced(config, pieces)
+        elif not config.is_partitioned:
+            self._served(variable, synchronizers[0])
+        elif self._is_even(variable, config):
+            devices = tuple(self._device(one) for one in synchronizers)
+            for node in self._updates(variable):
+                self.apart[node] = (config.partition, devices)
+        else:
+            self._in_parts(variable, config, pieces)
+
+    def _updates(self, variable: Variable) -> list[NodeId]:
+        return [node for node, state in self.sharded.updates.items() if state is variable.state]
+
+    def _device(self, synchronizer: Synchronizer) -> int:
+        assert isinstance(synchronizer, Server), "only servers have a device"
+        return self.names.numbers[synchronizer.destination]
+
+    def _is_even(self, variable: Variable, config: VariableSync) -> bool:
+        """Whether all parts are of one size and on servers of their own, so that the updates are divided
+        without changing the graph."""
+        servers = [self._device(one) for one in config.synchronizers if isinstance(one, Server)]
+        sizes = zip(variable.shape, config.partition, strict=True)
+        return len(set(servers)) == len(config.parts) and all(size % parts == 0 for size, parts in sizes)
+
+    def _reduced(self, config: VariableSync, pieces: Sequence[Piece]) -> None:
+        """All devices read the sum, joined from its parts."""
+        if not pieces:
+            return
+        value, gradient = pieces[0].value, pieces[0].gradient
+        if config.is_partitioned:
+            value, added = self.cutter.joined([piece.value for piece in pieces], config.partition)
+            self.everywhere.update(added)
+        if value != gradient:
+            readers = self.planner.graph.users(gradient.node)
+            updating = [node for node in readers if node not in self.sharded.computed]
+            self.editor.redirect({gradient: value}, updating)
+
+    def _served(self, variable: Variable, synchronizer: Synchronizer) -> None:
+        device = self._device(synchronizer)
+        self.alone.update(dict.fromkeys(self._updates(variable), device))
+        is_remote = isinstance(synchronizer, Server) and not synchronizer.local_replication
+        if variable.is_sparse and is_remote:
+            self.alone.update(dict.fromkeys(variable.lookups, device))
+
+    def _in_parts(self, variable: Variable, config: VariableSync, pieces: Sequence[Piece]) -> None:
+        updates = PartUpdates(
+            self.planner.subject, self.sharded, self.cutter, variable, config, pieces
+        )
+        following = updates.parameter()
+        self.states.extend(updates.moments())
+        self.everywhere |= updates.everywhere
+        for node, number in updates.owners.items():
+            synchronizer = config.synchronizers[number]
+            if isinstance(synchronizer, Server):
+                self.alone[node] = self._device(synchronizer)
+            else:
+                self.everywhere.add(node)
+        self.editor.redirect({variable.state.next: following}, ())
+
+    def _finished(self, graph: Graph) -> PlannedStep:
+        graph, layout = self._with_part_states(graph)
+        graph = plannable(graph)
+        subject = Subject.of(graph, layout)
+        assert subject.step is not None
+        base = ShardedStates(subject, subject.step, self.mesh, self.planner.licence).replicated
+        how: dict[NodeId, Parallelism] = {
+            operation.node: self._mapping(operation, choice)
+            for operation, choice in zip(subject.operations, base, strict=True)
+        }
+        divided = tuple(
+            DividedState(state.name, self._label(state.whole.input), state.region) for state in self.states
+        )
+        return PlannedStep(graph, layout, subject, Plan(parallel=MappingProxyType(how)), divided)
+
+    def _mapping(self, operation: Operation, choice: Choice) -> Parallelism:
+        node, splits = operation.node, operation.splits
+        if node in self.alone:
+            return Parallelism(trimmed(splits, (1,) * len(splits.dimensions)), (self.alone[node],))
+        if node in self.apart:
+            partition, devices = self.apart[node]
+            degrees = [1] * len(splits.dimensions)
+            for axis, parts in enumerate(partition):
+                dimension = splits.outputs[0][axis]
+                if dimension is not None:
+                    degrees[dimension] = parts
+            is_allowed = all(
+                parts == 1 or self.planner.licence(operation, number) for number, parts in enumerate(degrees)
+            )
+            if is_allowed and math.prod(degrees) == len(devices) and admits(splits, tuple(degrees)):
+                return Parallelism(trimmed(splits, tuple(degrees)), devices)
+            choice = (COPIED,) * len(self.mesh.sizes)
+        if node in self.everywhere:
+            choice = (COPIED,) * len(self.mesh.sizes)
+        return parallelism(operation, choice, self.mesh)
+
+    def _with_part_states(self, graph: Graph) -> tuple[Graph, StepLayout]:
+        """The graph and its layout with the states of parts in place of the whole ones."""
+        layout = self.planner.layout
+        if not self.states:
+            return graph, layout
+        replaced: dict[str, list[PartState]] = {}
+        for state in self.states:
+            replaced.setdefault(state.whole.name, []).append(state)
+        gone = {state.whole.input for state in self.states}
+        described = {state.output: state for state in layout.description.states}
+        names: list[str] = []
+        values: list[Value] = []
+        for name, value in zip(layout.outputs, graph.outputs, strict=True):
+            parts = replaced.get(described[name].name, []) if name in described else []
+            names.extend([_following(part.name) for part in parts] or [name])
+            values.extend([part.next for part in parts] or [value])
+        states = tuple(
+            new
+            for state in layout.description.states
+            for new in (
+                [
+                    State(part.name, state.role, part.name, _following(part.name), state.of)
+                    for part in replaced.get(state.name, [])
+                ]
+                or [state]
+            )
+        )
+        inputs = tuple(node for node in graph.inputs if node not in gone)
+        edited = graph.edit()
+        edited.set_outputs(values)
+        kept = edited.build()
+        nodes = {node.id: node for node in kept if node.id not in gone or kept.users(node.id)}
+        description = replace(layout.description, states=states)
+        return Graph(nodes, inputs, tuple(values), kept.next_id), StepLayout(description, tuple(names))
+
+    def _label(self, node: NodeId) -> str:
+        operator = self.planner.graph[node].operator
+        assert isinstance(operator, Input), "states are inputs"
+        return operator.label
+
+
+def _following(name: str) -> str:
+    return f"{name}.next"

@@ -1,0 +1,215 @@
+"""Variables of a training step and devices of a cluster, as strategies name them, and the check of both."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from superopt.errors import InvalidOptionError
+from superopt.ir.graph import NodeId
+from superopt.ir.types import ElementType
+from superopt.optimizer.parallel.experts import is_lookup
+from superopt.optimizer.parallel.search.subject import Subject
+from superopt.optimizer.parallel.sharded_states import ShardedStates
+from superopt.optimizer.parallel.states import StateTensor
+from superopt.optimizer.parallel.strategies.model import (
+    Collective,
+    Server,
+    Strategy,
+    VariableSync,
+    bare,
+)
+from superopt.optimizer.parallel.tasks import shape_of, tensor_of
+from superopt.optimizer.parallel.topology import Cluster
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A parameter of a step. ``lookups`` are the operations that take rows of it; ``is_sparse``: nothing else
+    reads it, so that its gradient concerns some rows only."""
+
+    state: StateTensor
+    shape: tuple[int, ...]
+    element: ElementType
+    lookups: tuple[NodeId, ...]
+    is_sparse: bool
+
+    @property
+    def name(self) -> str:
+        """The name of the parameter."""
+        return self.state.name
+
+    @property
+    def bytes(self) -> int:
+        """The size of the parameter."""
+        return math.prod(self.shape) * self.element.bytes_per_element
+
+
+def variables_of(subject: Subject, sharded: ShardedStates) -> tuple[Variable, ...]:
+    """The parameters of the step in its order, scalars included."""
+    assert subject.step is not None, "strategies are for training steps"
+    readers: dict[NodeId, list[NodeId]] = {}
+    for operation in subject.operations:
+        for node in dict.fromkeys(value.node for value in subject.graph[operation.node].inputs):
+            readers.setdefault(node, []).append(operation.node)
+    found: list[Variable] = []
+    for state in subject.step.states:
+        if state.of is not None or state.role.value != "parameter":
+            continue
+        reading = [node for node in readers.get(state.input, ()) if node not in sharded.updates]
+        lookups = tuple(node for node in reading if _takes_rows(subject, node, state.input))
+        type_ = tensor_of(subject.graph, subject.graph[state.input].value)
+        is_sparse = bool(lookups) and len(lookups) == len(reading)
+        found.append(Variable(state, shape_of(type_), type_.element, lookups, is_sparse))
+    return tuple(found)
+
+
+def _takes_rows(subject: Subject, node: NodeId, table: NodeId) -> bool:
+    inputs = subject.graph[node].inputs
+    is_table = inputs[0].node == table and all(value.node != table for value in inputs[1:])
+    return is_table and is_lookup(subject.operations[subject.numbers[node]])
+
+
+@dataclass(frozen=True)
+class DeviceNames:
+    """Names of a cluster's devices: ``node2:GPU:1`` is the second device of the third node. The host of a
+    node, ``node2:CPU:0``, stands for the node's first device, because the memory and links of hosts are not
+    modelled."""
+
+    cluster: Cluster
+
+    @cached_property
+    def accelerators(self) -> tuple[str, ...]:
+        """The names of all devices, by number."""
+        return tuple(
+            f"node{number}:GPU:{place}"
+            for number, node in enumerate(self.cluster.nodes)
+            for place in range(len(node.devices))
+        )
+
+    @cached_property
+    def hosts(self) -> tuple[str, ...]:
+        """The names of the hosts."""
+        return tuple(f"node{number}:CPU:0" for number in range(len(self.cluster.nodes)))
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The devices that serve as parameter servers by default: the hosts, or the devices of a single
+        node."""
+        return self.hosts if len(self.hosts) > 1 else self.accelerators
+
+    @cached_property
+    def numbers(self) -> Mapping[str, int]:
+        """The device of each name."""
+        found = {name: number for number, name in enumerate(self.accelerators)}
+        for name, node in zip(self.hosts, self.cluster.nodes, strict=True):
+            found[name] = node.devices[0]
+        return found
+
+
+def require_strategy(strategy: Strategy, variables: Sequence[Variable], cluster: Cluster) -> None:
+    """Raises InvalidOptionError, with the first defect, unless the strategy is one for these variables on this
+    cluster."""
+    defect = next(_defects(strategy, variables, cluster), None)
+    if defect is not None:
+        raise InvalidOptionError(f"strategy: {defect}")
+
+
+def _defects(strategy: Strategy, variables: Sequence[Variable], cluster: Cluster) -> Iterator[str]:
+    known = {variable.name: variable for variable in variables}
+    for name, count in Counter(bare(one.name) for one in strategy.variables).items():
+        if name not in known:
+            yield f"{name!r} is no parameter of the step; its parameters are {_listed(tuple(known))}"
+        if count > 1:
+            yield f"variable {name!r}: expected one configuration, got {count}"
+    for name in known:
+        if name not in strategy.by_name:
+            yield f"variable {name!r}: expected a configuration, got none"
+    yield from _device_defects(strategy, cluster)
+    for config in strategy.variables:
+        yield from _variable_defects(config, known[bare(config.name)])
+    yield from _group_defects(strategy, known)
+
+
+def _device_defects(strategy: Strategy, cluster: Cluster) -> Iterator[str]:
+    names = DeviceNames(cluster)
+    for name in strategy.devices():
+        if name not in names.numbers:
+            all_names = _listed((*names.accelerators, *names.hosts))
+            yield f"the cluster has no device {name!r}; its devices are {all_names}"
+    for name, count in Counter(names.numbers.get(name) for name in strategy.replicas).items():
+        if count > 1:
+            yield f"replicas: expected each device once, got device {name} {count} times"
+    if not strategy.replicas:
+        yield "replicas: expected at least one device, got none"
+
+
+def _variable_defects(config: VariableSync, variable: Variable) -> Iterator[str]:
+    which = f"variable {variable.name!r}"
+    shape, degrees = variable.shape, config.partition
+    if config.synchronizer is not None and config.parts:
+        yield f"{which}: expected one synchroniser or parts, got both"
+    if not config.synchronizers:
+        yield f"{which}: expected a synchroniser or parts, got neither"
+    if degrees and len(degrees) != len(shape):
+        yield f"{which}: partition: expected {len(shape)} numbers for the shape {shape}, got {degrees}"
+    for axis, (parts, size) in enumerate(zip(degrees, shape, strict=False)):
+        if not 1 <= parts <= max(1, size):
+            yield f"{which}: partition: axis {axis} of size {size}: expected 1 to {size} parts, got {parts}"
+    count = math.prod(degrees)
+    if len(config.parts) != (count if config.parts or count > 1 else 0):
+        yield f"{which}: parts: expected {count} for the partition {degrees}, got {len(config.parts)}"
+    for synchronizer in config.synchronizers:
+        if isinstance(synchronizer, Server):
+            if synchronizer.staleness < 0:
+                yield f"{which}: staleness: expected 0 or more steps, got {synchronizer.staleness}"
+            if synchronizer.staleness > 0 and not synchronizer.sync:
+                yield f"{which}: staleness: expected sync with a bound of {synchronizer.staleness} steps"
+        elif synchronizer.group < 0:
+            yield f"{which}: group: expected 0 or more, got {synchronizer.group}"
+
+
+def _group_defects(strategy: Strategy, known: Mapping[str, Variable]) -> Iterator[str]:
+    first: dict[int, tuple[Variable, Collective]] = {}
+    for config in strategy.variables:
+        variable = known[bare(config.name)]
+        for own in config.synchronizers:
+            if not isinstance(own, Collective):
+                continue
+            other, its = first.setdefault(own.group, (variable, own))
+            both = f"{other.name!r} and {variable.name!r}"
+            if other.element != variable.element:
+                kinds = f"{other.element.value} and {variable.element.value}"
+                yield f"group {own.group}: expected one element type, got {kinds} of {both}"
+            if (its.spec, its.compressor) != (own.spec, own.compressor):
+                yield f"group {own.group}: expected one spec and compressor, got those of {both}"
+
+
+def require_exact(strategy: Strategy) -> None:
+    """Raises InvalidOptionError, naming the field, for a strategy whose training is not that of one
+    device."""
+    for variable in strategy.variables:
+        for synchronizer in variable.synchronizers:
+            what = _inexact(synchronizer)
+            if what:
+                raise InvalidOptionError(
+                    f"strategy: variable {bare(variable.name)!r}: {what}, which changes what is trained: "
+                    "such a strategy can be read and written, but not planned"
+                )
+
+
+def _inexact(synchronizer: Server | Collective) -> str:
+    if isinstance(synchronizer, Collective):
+        compressor = synchronizer.compressor.value
+        return "" if compressor == "none" else f"compressor is {compressor}"
+    if not synchronizer.sync:
+        return "sync is false"
+    return f"staleness is {synchronizer.staleness}" if synchronizer.staleness else ""
+
+
+def _listed(names: Sequence[str], most: int = 8) -> str:
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
