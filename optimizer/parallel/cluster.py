@@ -36,6 +36,7 @@ Profiles = Callable[[str], CostProfile]
 
 _PRESETS = "superopt.optimizer.parallel.presets"
 _CLUSTERS = ("summit-node", "dgx-a100", "dgx-h100", "p4d", "4x-t4")
+_FIXED = tuple(f"autodist-{name}" for name in ("a1", "a2", *(f"b{number}" for number in range(1, 13))))
 _KILO, _PETA = Fraction(1000), Fraction(10**15)
 _OPTIONAL = ("half_flops", "launch")
 _LAUNCH = 3.0
@@ -47,13 +48,20 @@ def cluster_names() -> tuple[str, ...]:
     return _CLUSTERS
 
 
+def fixed_cluster_names() -> tuple[str, ...]:
+    """Names of the clusters with a given number of nodes: those of AutoDist's table 1."""
+    return _FIXED
+
+
 def named_cluster(name: str, nodes: int = 1) -> Cluster:
     """A cluster of preset nodes; ``dgx-h100:24`` has 24 of them. Raises InvalidOptionError."""
+    if name in _FIXED:
+        return parse_cluster(named_description(name), name)
     base, colon, count = name.partition(":")
     if base not in _CLUSTERS:
         raise InvalidOptionError(
-            f"cluster: expected a file or one of {', '.join(_CLUSTERS)}, with a number of nodes as in "
-            f"dgx-h100:4, got {name!r}"
+            f"cluster: expected a file, one of {', '.join(_CLUSTERS)} with a number of nodes as in "
+            f"dgx-h100:4, or {_FIXED[0]} to {_FIXED[-1]}, got {name!r}"
         )
     if colon:
         nodes = int(count) if count.isdecimal() and len(count) <= 4 else 0
@@ -66,6 +74,9 @@ def named_cluster(name: str, nodes: int = 1) -> Cluster:
 
 def named_description(name: str) -> str:
     """The description of a preset. Raises InvalidOptionError."""
+    if name in _FIXED:
+        (found,) = (one for one in yaml.safe_load(_preset("autodist")) if one["name"] == name)
+        return yaml.safe_dump(found, sort_keys=False)
     nodes = len(named_cluster(name).nodes)
     description = yaml.safe_load(_preset(name.partition(":")[0]))
     description["nodes"][0]["count"] = nodes
@@ -154,14 +165,15 @@ def _memory(entry: Field) -> int:
 
 
 def _connection(entry: Field) -> Connection:
-    fields = entry.fields("a connection with the field bandwidth", ("bandwidth",), ("latency",))
+    fields = entry.fields("a connection with the field bandwidth", ("bandwidth",), ("latency", "flow"))
     bandwidth = fields["bandwidth"]
     if bandwidth.is_fields:
         both = bandwidth.fields("a bandwidth", ("up", "down"), ())
         up, down = _bandwidth(both["up"]), _bandwidth(both["down"])
     else:
         up = down = _bandwidth(bandwidth)
-    return Connection(up, down, _time(fields["latency"]) if "latency" in fields else 0.0)
+    flow = _bandwidth(fields["flow"]) if "flow" in fields else None
+    return Connection(up, down, _time(fields["latency"]) if "latency" in fields else 0.0, flow)
 
 
 def _bandwidth(entry: Field) -> float:
@@ -256,6 +268,7 @@ __all__ = [
     "Node",
     "Profiles",
     "cluster_names",
+    "fixed_cluster_names",
     "load_cluster",
     "named_cluster",
     "named_description",

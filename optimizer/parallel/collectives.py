@@ -1,7 +1,7 @@
 """Cost of collectives on a cluster: the cheapest of ring, tree and hierarchical algorithms.
 
 A collective is made of hops between devices. Each hop occupies the channels of its path for its bytes divided
-by their bandwidth; the latencies of dependent rounds add up. With S bytes and n devices a ring all-reduce has
+by their bandwidth, and takes as long as a single transfer may; the latencies of dependent rounds add up. With S bytes and n devices a ring all-reduce has
 2 (n - 1) rounds and sends 2 (n - 1) / n S bytes over every hop; a tree has 2 log2 n rounds with S bytes on
 every edge; both are pipelined in small chunks, so that all hops work at once. A hierarchical all-reduce
 reduces within nodes, then between them, then gathers within nodes, one phase after the other.
@@ -13,7 +13,7 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from superopt.optimizer.parallel.communication import CollectiveKind, CollectiveStep
 from superopt.optimizer.parallel.topology import Cluster
@@ -33,10 +33,17 @@ class CollectiveCost:
 
 @dataclass(frozen=True, slots=True)
 class _Phase:
-    """Concurrent hops: microseconds of latency, and microseconds per byte on every channel."""
+    """Concurrent hops: microseconds of latency, microseconds per byte on every channel, and those of the
+    slowest hop by itself, where single transfers are slower than channels."""
 
     latency: float
     loads: dict[int, float]
+    pace: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Microseconds per byte."""
+        return max(self.pace, max(self.loads.values(), default=0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +57,13 @@ class _Algorithm:
         total = 0.0
         loads: dict[int, float] = defaultdict(float)
         for phase in self.phases:
-            total += phase.latency + size * max(phase.loads.values(), default=0.0)
+            total += phase.latency + size * phase.rate
             for channel, load in phase.loads.items():
                 loads[channel] += size * load
         return CollectiveCost(self.algorithm, total, tuple(loads.items()))
 
     def microseconds(self, size: int) -> float:
-        return sum(p.latency + size * max(p.loads.values(), default=0.0) for p in self.phases)
+        return sum(phase.latency + size * phase.rate for phase in self.phases)
 
 
 class Collectives:
@@ -95,7 +102,7 @@ class Collectives:
                 pairs = list(itertools.permutations(group, 2))
                 direct = self._phase([pairs], 1.0 / len(pairs))
                 rounds = math.ceil(math.log2(len(group)))
-                yield _Algorithm("direct", (_Phase(rounds * direct.latency, direct.loads),))
+                yield _Algorithm("direct", (replace(direct, latency=rounds * direct.latency),))
             case CollectiveKind.ALL_REDUCE:
                 yield from self._all_reduces(tuple(sorted(group)))
             case CollectiveKind.ALL_GATHER | CollectiveKind.REDUCE_SCATTER:
@@ -149,7 +156,7 @@ class Collectives:
             return _Phase(0.0, {})
         hops = [(group[number], group[(number + 1) % size]) for group in groups for number in range(size)]
         phase = self._phase([hops], (size - 1) / size)
-        return _Phase((size - 1) * phase.latency, phase.loads)
+        return replace(phase, latency=(size - 1) * phase.latency)
 
     def _tree(self, group: Sequence[int]) -> _Phase:
         """A binomial tree from the first device: the whole on every edge, one round per level."""
@@ -163,7 +170,7 @@ class Collectives:
         """A tree to the first device, and one back."""
         down = self._tree(group)
         edges = [(group[number], group[number & (number - 1)]) for number in range(1, len(group))]
-        return _merged([down, _Phase(down.latency, self._phase([edges], 1.0).loads)], latency=sum)
+        return _merged([down, replace(self._phase([edges], 1.0), latency=down.latency)], latency=sum)
 
     def _doubling(self, group: Sequence[int]) -> _Phase:
         """log2 n rounds in which partners exchange what they have, doubling in each round."""
@@ -178,16 +185,17 @@ class Collectives:
 
     def _phase(self, rounds: Sequence[Sequence[tuple[int, ...]]], share: float) -> _Phase:
         """Rounds of hops, each with this share of the bytes."""
-        latency = 0.0
+        latency = pace = 0.0
         loads: dict[int, float] = defaultdict(float)
         for hops in rounds:
             slowest = 0.0
             for source, target in hops:
                 slowest = max(slowest, self._cluster.latency(source, target))
+                pace = max(pace, share * _MICRO / self._cluster.flow(source, target))
                 for channel in self._cluster.path(source, target):
                     loads[channel] += share / self._speeds[channel]
             latency += slowest
-        return _Phase(latency, dict(loads))
+        return _Phase(latency, dict(loads), pace)
 
     def _by_node(self, group: Sequence[int]) -> list[tuple[int, ...]] | None:
         """The group by node, if it spans several nodes with the same number of devices, at least two."""
@@ -202,17 +210,21 @@ class Collectives:
 
 def _twice(phase: _Phase) -> _Phase:
     """Reduce, then gather."""
-    return _Phase(2 * phase.latency, {channel: 2 * load for channel, load in phase.loads.items()})
+    loads = {channel: 2 * load for channel, load in phase.loads.items()}
+    return _Phase(2 * phase.latency, loads, 2 * phase.pace)
 
 
 def _scaled(phase: _Phase, share: float) -> _Phase:
-    return _Phase(phase.latency, {channel: share * load for channel, load in phase.loads.items()})
+    loads = {channel: share * load for channel, load in phase.loads.items()}
+    return _Phase(phase.latency, loads, share * phase.pace)
 
 
 def _merged(phases: Sequence[_Phase], latency: Callable[[Iterable[float]], float] = max) -> _Phase:
-    """Concurrent phases; or, with the sum as ``latency``, consecutive ones."""
+    """Concurrent phases; or, with the sum as ``latency``, phases whose latencies add up, pipelined in
+    chunks."""
     loads: dict[int, float] = defaultdict(float)
     for phase in phases:
         for channel, load in phase.loads.items():
             loads[channel] += load
-    return _Phase(latency([phase.latency for phase in phases] or [0.0]), dict(loads))
+    pace = max((phase.pace for phase in phases), default=0.0)
+    return _Phase(latency([phase.latency for phase in phases] or [0.0]), dict(loads), pace)

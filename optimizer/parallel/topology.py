@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -52,11 +53,13 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Both directions of a connection, in bytes per second, and microseconds of latency."""
+    """Both directions of a connection, in bytes per second, and microseconds of latency; ``flow``: the most
+    bytes per second of a single transfer, where that is less."""
 
     up: float
     down: float
     latency: float
+    flow: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,13 @@ class Cluster:
     def link(self, source: int, target: int) -> Link:
         """Performance of a transfer without contention."""
         bandwidth = min(self.channels[channel].bandwidth for channel in self.path(source, target))
-        return Link(bandwidth, self.latency(source, target))
+        return Link(min(bandwidth, self.flow(source, target)), self.latency(source, target))
+
+    def flow(self, source: int, target: int) -> float:
+        """The most bytes per second of a single transfer; infinite where only channels limit it."""
+        a, b = self.devices[source].node, self.devices[target].node
+        networks = (self.nodes[a].network, self.nodes[b].network) if a != b else ()
+        return min((_flow(network) for network in networks), default=math.inf)
 
     def latency(self, source: int, target: int) -> float:
         """Microseconds of latency between two devices."""
@@ -153,6 +162,10 @@ def limited(cluster: Cluster, memory_bytes: int) -> Cluster:
 def _pair(name: str, connection: Connection | None) -> tuple[Channel, Channel]:
     up, down = (connection.up, connection.down) if connection else (0.0, 0.0)
     return Channel(f"{name} up", up), Channel(f"{name} down", down)
+
+
+def _flow(connection: Connection | None) -> float:
+    return math.inf if connection is None or connection.flow is None else connection.flow
 
 
 def _latency(connection: Connection | None) -> float:

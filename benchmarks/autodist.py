@@ -1,0 +1,178 @@
+"""AutoDist's strategies: simulated times of a step by every builder and by the automatic strategy.
+
+    python -m benchmarks autodist [NETWORK:SAMPLES ...] [--clusters a2 b7 b11] [--trials 48] [--seeds 1]
+    python -m benchmarks autodist --ablations [NETWORK:SAMPLES ...]
+
+SAMPLES are those of each device. Every row is one step by SGD on one cluster of AutoDist's table 1. Batch
+normalisation uses fixed statistics, since the sums of global ones cannot be divided among devices. ``ratio``
+is the time of the best builder divided by that of the automatic strategy; ``ranking`` is the share of pairs of
+trials that the learned ranking orders correctly before it learns from them, over all rounds. With
+``--ablations`` one aspect of the strategies is switched off in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from superopt import zoo
+from superopt.errors import InvalidOptionError
+from superopt.ir.graph import Graph, NodeId, Value
+from superopt.journeys.training import train_graph
+from superopt.onnx_io import lift, load_model
+from superopt.ops.opaque import Opaque
+from superopt.ops.pool_gradients import MaxPoolGradient
+from superopt.ops.pooling import MaxPool
+from superopt.optimizer.parallel.cluster import named_cluster
+from superopt.optimizer.parallel.search.subject import plannable
+from superopt.optimizer.parallel.simulator.prices import Prices
+from superopt.optimizer.parallel.states import StepLayout
+from superopt.optimizer.parallel.strategies.auto import AutoStrategy, Effort, Found
+from superopt.optimizer.parallel.strategies.builders import BUILDERS
+from superopt.optimizer.parallel.strategies.plans import StrategyPlanner
+from superopt.optimizer.parallel.strategies.sampling import EVERY_ASPECT, Aspect
+from superopt.step_options import COTANGENTS, StepSettings
+
+NETWORKS = ("ncf:1024", "vgg16:32", "resnet101:32", "densenet121:32", "bert-large:8")
+CLUSTERS = ("a2", "b7", "b11")
+
+
+@dataclass(frozen=True)
+class TrainedStep:
+    """A step for a number of samples."""
+
+    graph: Graph
+    layout: StepLayout
+
+
+def trained_step(name: str, samples: int) -> TrainedStep:
+    """The step of a network of the zoo by SGD."""
+    options = {"optimizer": "sgd", "loss": COTANGENTS, "batch_norm": "frozen"}
+    settings = StepSettings.from_json(options)
+    source = load_model(train_graph(zoo.build(name, batch=samples), settings).step.model.to_bytes())
+    layout = StepLayout.of(source.proto, name)
+    assert layout is not None, "train_graph describes its step"
+    return TrainedStep(plannable(with_pool_gradients(plannable(lift(source).graph))), layout)
+
+
+def with_pool_gradients(graph: Graph) -> Graph:
+    """The graph with gradients of maxima over windows as operators of the algebra. In ONNX they are a MaxPool
+    with indices and a ScatterElements, which no operator describes and which therefore cannot be divided."""
+    editor = graph.edit()
+    for node in graph:
+        if not (isinstance(node.operator, Opaque) and node.operator.op_type == "ScatterElements"):
+            continue
+        _, places, values = (graph[value.node] for value in node.inputs)
+        pool, (result,) = graph[places.inputs[0].node], graph.users(node.id)
+        image = pool.inputs[0]
+        forward = next(
+            operator
+            for user in graph.users(image.node)
+            if isinstance(operator := graph[user].operator, MaxPool) and image in graph[user].inputs
+        )
+        operator = MaxPoolGradient(forward.kernel, forward.stride, forward.padding)
+        made = editor.add(operator, (image, values.inputs[0]))
+        editor.redirect({Value(result): made.value}, _all(graph))
+    return editor.build()
+
+
+def _all(graph: Graph) -> list[NodeId]:
+    return list(graph.nodes)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A search, and its processor seconds."""
+
+    found: Found
+    seconds: float
+
+    @property
+    def ratio(self) -> float:
+        """The time of the best builder divided by the best time."""
+        return self.found.best_builder.microseconds / self.found.best.microseconds
+
+    @property
+    def accuracy(self) -> float:
+        """The mean ranking accuracy over the rounds."""
+        return statistics.fmean(self.found.accuracies or (0.0,))
+
+
+def searched(planner: StrategyPlanner, prices: Prices, effort: Effort) -> Measured:
+    """One search."""
+    began = time.process_time()
+    found = AutoStrategy(planner, prices, effort).search()
+    return Measured(found, time.process_time() - began)
+
+
+def cells(names: Sequence[str], clusters: Sequence[str]) -> Iterator[tuple[str, str, StrategyPlanner, Prices]]:
+    """Every network on every cluster."""
+    for text in names:
+        name, _, count = text.partition(":")
+        if not count.isdecimal():
+            raise InvalidOptionError(f"network: expected NETWORK:SAMPLES, got {text!r}")
+        steps: dict[int, TrainedStep] = {}
+        for which in clusters:
+            cluster = named_cluster(f"autodist-{which}")
+            samples = int(count) * len(cluster)
+            if samples not in steps:
+                steps[samples] = trained_step(name, samples)
+            step = steps[samples]
+            yield text, which, StrategyPlanner(step.graph, step.layout, cluster), Prices(cluster)
+
+
+def table(names: Sequence[str], clusters: Sequence[str], effort: Effort, seeds: int) -> Iterator[str]:
+    """The rows of the table: milliseconds of every builder and of the automatic strategy."""
+    yield f"| network | cluster | {' | '.join(BUILDERS)} | auto | ratio | ranking | CPU s |"
+    yield "|" + "---|" * (len(BUILDERS) + 6)
+    for name, which, planner, prices in cells(names, clusters):
+        for seed in range(effort.seed, effort.seed + seeds):
+            measured = searched(planner, prices, replace(effort, seed=seed))
+            builders = {trial.name: f"{trial.microseconds / 1000:,.1f}" for trial in measured.found.builders}
+            best = measured.found.best.microseconds / 1000
+            yield (
+                f"| {name} | {which} | {' | '.join(builders[one] for one in BUILDERS)} | {best:,.1f} "
+                f"| {measured.ratio:.2f}x | {measured.accuracy:.0%} | {measured.seconds:.0f} |"
+            )
+
+
+def ablations(names: Sequence[str], clusters: Sequence[str], effort: Effort) -> Iterator[str]:
+    """The rows of the table: milliseconds of the best strategy that is drawn, without one aspect each."""
+    kinds = {"all": EVERY_ASPECT} | {f"no {one}": EVERY_ASPECT - {one} for one in Aspect}
+    yield f"| network | cluster | {' | '.join(kinds)} |"
+    yield "|" + "---|" * (len(kinds) + 2)
+    for name, which, planner, prices in cells(names, clusters):
+        times: list[str] = []
+        for aspects in kinds.values():
+            found = searched(planner, prices, replace(effort, aspects=aspects)).found
+            drawn = (trial for trial in found.trials if trial.draft is not None)
+            times.append(f"{min(drawn, key=lambda trial: trial.rank).microseconds / 1000:,.1f}")
+        yield f"| {name} | {which} | {' | '.join(times)} |"
+
+
+def main() -> None:
+    """Prints a table in Markdown, row by row."""
+    parser = argparse.ArgumentParser(prog="benchmarks autodist", description=__doc__)
+    parser.add_argument("networks", nargs="*", default=NETWORKS)
+    parser.add_argument("--clusters", nargs="+", default=CLUSTERS)
+    parser.add_argument("--trials", type=int, default=48)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--ablations", action="store_true")
+    given = parser.parse_args()
+    effort = Effort(trials=given.trials)
+    rows = (
+        ablations(given.networks, given.clusters, effort)
+        if given.ablations
+        else table(given.networks, given.clusters, effort, given.seeds)
+    )
+    for row in rows:
+        sys.stdout.write(f"{row}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

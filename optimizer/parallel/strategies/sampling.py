@@ -1,0 +1,224 @@
+"""Guided sampler of strategies (AutoDist, section 2.4).
+
+Three constraints direct the random choices: small variables stay whole and large ones are always divided;
+the parts on servers are placed so that all servers hold about as many bytes; groups of all-reduces are
+ranges of neighbouring gradients with about as many bytes each.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from superopt.optimizer.parallel.boxes import volume
+from superopt.optimizer.parallel.strategies.cutting import regions_of_partition
+from superopt.optimizer.parallel.strategies.model import (
+    Collective,
+    Part,
+    Server,
+    Strategy,
+    Synchronizer,
+    VariableSync,
+    part_name,
+)
+from superopt.optimizer.parallel.strategies.variables import DeviceNames, Variable
+
+_MEGABYTE = 1 << 20
+_SMALL = (_MEGABYTE // 16, _MEGABYTE // 4, _MEGABYTE)
+_LARGE = (2 * _MEGABYTE, 8 * _MEGABYTE, 32 * _MEGABYTE)
+"""Sizes below which a variable stays whole, and from which on it is divided."""
+
+_BETWEEN = 0.3
+"""Probability that a variable between these sizes is divided."""
+
+_SHARES = (0.0, 0.1, 0.5, 0.9, 1.0)
+"""Probabilities that a dense variable is on a server."""
+
+_SPARSE_SHARE = 0.8
+"""Probability that a sparse variable is on a server."""
+
+_MOST_PARTS = 16
+_MOST_GROUPS = 64
+_CHANGED = (0.02, 0.1, 0.3)
+"""Shares of the variables that a variation draws again."""
+
+
+class Aspect(enum.StrEnum):
+    """What the sampler may choose."""
+
+    PARTITION = "partition"
+    SERVERS = "servers"
+    GROUPS = "groups"
+
+
+EVERY_ASPECT = frozenset(Aspect)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Of one variable: whether it is on servers, and its partition, empty if it is whole."""
+
+    is_served: bool
+    partition: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The choices of a sample, from which the strategy follows: one decision for each variable, the servers,
+    and the number of groups of all-reduces; None for a group of its own for each."""
+
+    decisions: tuple[Decision, ...]
+    servers: tuple[str, ...]
+    groups: int | None
+
+
+@dataclass
+class Sampler:
+    """Draws strategies for the variables on the cluster. Only the given aspects vary: without PARTITION
+    variables stay whole, without SERVERS all are reduced on all devices, without GROUPS each by itself."""
+
+    variables: Sequence[Variable]
+    names: DeviceNames
+    random: random.Random
+    aspects: frozenset[Aspect] = field(default=EVERY_ASPECT)
+
+    def draft(self) -> Draft:
+        """New choices."""
+        share = self.random.choice(_SHARES) if Aspect.SERVERS in self.aspects else 0.0
+        small, large = self.random.choice(_SMALL), self.random.choice(_LARGE)
+        decisions = tuple(self._decision(variable, share, small, large) for variable in self.variables)
+        return Draft(decisions, self._servers(), self._groups())
+
+    def variation(self, draft: Draft) -> Draft:
+        """A similar draft: other decisions for some variables, other servers, or other groups."""
+        match self.random.choice(("decisions", "servers", "groups")):
+            case "servers":
+                return replace(draft, servers=self._servers())
+            case "groups":
+                return replace(draft, groups=self._groups())
+            case _:
+                share, fresh = self.random.choice(_CHANGED), self.draft()
+                return replace(
+                    draft,
+                    decisions=tuple(
+                        new if self.random.random() < share else old
+                        for old, new in zip(draft.decisions, fresh.decisions, strict=True)
+                    ),
+                )
+
+    def _decision(self, variable: Variable, share: float, small: int, large: int) -> Decision:
+        if variable.is_sparse:
+            return Decision(Aspect.SERVERS in self.aspects and self.random.random() < _SPARSE_SHARE)
+        is_served = self.random.random() < share
+        chance = 0.0 if variable.bytes < small else 1.0 if variable.bytes >= large else _BETWEEN
+        if Aspect.PARTITION not in self.aspects or self.random.random() >= chance:
+            return Decision(is_served)
+        return Decision(is_served, self._partition(variable))
+
+    def _partition(self, variable: Variable) -> tuple[int, ...]:
+        """Along one axis, in parts of equal size where that is possible; empty where no axis is long
+        enough."""
+        most = min(_MOST_PARTS, len(self.names.accelerators))
+        options = [
+            (axis, parts)
+            for axis, size in enumerate(variable.shape)
+            for parts in range(2, min(most, size) + 1)
+        ]
+        even = [(axis, parts) for axis, parts in options if variable.shape[axis] % parts == 0]
+        if not options:
+            return ()
+        chosen, parts = self.random.choice(even or options)
+        return tuple(parts if axis == chosen else 1 for axis in range(len(variable.shape)))
+
+    def _servers(self) -> tuple[str, ...]:
+        return self.random.choice((self.names.hosts, self.names.accelerators))
+
+    def _groups(self) -> int | None:
+        if Aspect.GROUPS not in self.aspects:
+            return None
+        counts = [2**power for power in range(int(math.log2(_MOST_GROUPS)) + 1)]
+        return self.random.choice([*counts, None])
+
+    def strategy(self, draft: Draft, identity: str = "") -> Strategy:
+        """The strategy of a draft."""
+        pieces = [
+            _Piece(number, place, size)
+            for number, (variable, decision) in enumerate(zip(self.variables, draft.decisions, strict=True))
+            for place, size in enumerate(_sizes(variable, decision))
+        ]
+        served = [piece for piece in pieces if draft.decisions[piece.variable].is_served]
+        reduced = [piece for piece in pieces if not draft.decisions[piece.variable].is_served]
+        chosen: dict[_Piece, Synchronizer] = {
+            piece: Server(server) for piece, server in _balanced(served, draft.servers)
+        }
+        chosen |= {piece: Collective(group) for piece, group in _grouped(reduced, draft.groups)}
+        by_variable = [
+            [chosen[piece] for piece in found]
+            for _, found in itertools.groupby(pieces, key=lambda piece: piece.variable)
+        ]
+        return Strategy(
+            tuple(
+                _config(variable, decision.partition, synchronizers)
+                for variable, decision, synchronizers in zip(
+                    self.variables, draft.decisions, by_variable, strict=True
+                )
+            ),
+            self.names.accelerators,
+            identity,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A part of a variable: both by number, and its bytes."""
+
+    variable: int
+    place: int
+    bytes: int
+
+
+def _sizes(variable: Variable, decision: Decision) -> list[int]:
+    if not decision.partition:
+        return [variable.bytes]
+    regions = regions_of_partition(variable.shape, decision.partition)
+    return [volume(region) * variable.element.bytes_per_element for region in regions]
+
+
+def _balanced(pieces: Sequence[_Piece], servers: Sequence[str]) -> list[tuple[_Piece, str]]:
+    """Each piece on the server with the fewest bytes, the largest pieces first."""
+    loads = dict.fromkeys(servers, 0)
+    found: list[tuple[_Piece, str]] = []
+    for piece in sorted(pieces, key=lambda piece: -piece.bytes):
+        server = min(loads, key=lambda name: loads[name])
+        loads[server] += piece.bytes
+        found.append((piece, server))
+    return found
+
+
+def _grouped(pieces: Sequence[_Piece], count: int | None) -> list[tuple[_Piece, int]]:
+    """Neighbouring pieces in so many groups of about equal bytes."""
+    if count is None:
+        return [(piece, number) for number, piece in enumerate(pieces)]
+    total, before = max(1, sum(piece.bytes for piece in pieces)), 0
+    found: list[tuple[_Piece, int]] = []
+    for piece in pieces:
+        found.append((piece, min(count - 1, (before + piece.bytes // 2) * count // total)))
+        before += piece.bytes
+    return found
+
+
+def _config(
+    variable: Variable, partition: tuple[int, ...], synchronizers: Sequence[Synchronizer]
+) -> VariableSync:
+    if not partition:
+        return VariableSync(variable.name, synchronizers[0])
+    return VariableSync(
+        variable.name,
+        None,
+        partition,
+        tuple(Part(part_name(variable.name, number), one) for number, one in enumerate(synchronizers)),
+    )
