@@ -102,14 +102,14 @@ class Measured:
         return statistics.fmean(self.found.accuracies or (0.0,))
 
 
-def searched(planner: StrategyPlanner, prices: Prices, effort: Effort) -> Measured:
+def searched(planner: StrategyPlanner, effort: Effort) -> Measured:
     """One search."""
     began = time.process_time()
-    found = AutoStrategy(planner, prices, effort).search()
+    found = AutoStrategy(planner, effort).search()
     return Measured(found, time.process_time() - began)
 
 
-def cells(names: Sequence[str], clusters: Sequence[str]) -> Iterator[tuple[str, str, StrategyPlanner, Prices]]:
+def cells(names: Sequence[str], clusters: Sequence[str]) -> Iterator[tuple[str, str, StrategyPlanner]]:
     """Every network on every cluster."""
     for text in names:
         name, _, count = text.partition(":")
@@ -122,16 +122,16 @@ def cells(names: Sequence[str], clusters: Sequence[str]) -> Iterator[tuple[str, 
             if samples not in steps:
                 steps[samples] = trained_step(name, samples)
             step = steps[samples]
-            yield text, which, StrategyPlanner(step.graph, step.layout, cluster), Prices(cluster)
+            yield text, which, StrategyPlanner(step.graph, step.layout, Prices(cluster))
 
 
 def table(names: Sequence[str], clusters: Sequence[str], effort: Effort, seeds: int) -> Iterator[str]:
     """The rows of the table: milliseconds of every builder and of the automatic strategy."""
     yield f"| network | cluster | {' | '.join(BUILDERS)} | auto | ratio | ranking | CPU s |"
     yield "|" + "---|" * (len(BUILDERS) + 6)
-    for name, which, planner, prices in cells(names, clusters):
+    for name, which, planner in cells(names, clusters):
         for seed in range(effort.seed, effort.seed + seeds):
-            measured = searched(planner, prices, replace(effort, seed=seed))
+            measured = searched(planner, replace(effort, seed=seed))
             builders = {trial.name: f"{trial.microseconds / 1000:,.1f}" for trial in measured.found.builders}
             best = measured.found.best.microseconds / 1000
             yield (
@@ -145,10 +145,10 @@ def ablations(names: Sequence[str], clusters: Sequence[str], effort: Effort) -> 
     kinds = {"all": EVERY_ASPECT} | {f"no {one}": EVERY_ASPECT - {one} for one in Aspect}
     yield f"| network | cluster | {' | '.join(kinds)} |"
     yield "|" + "---|" * (len(kinds) + 2)
-    for name, which, planner, prices in cells(names, clusters):
+    for name, which, planner in cells(names, clusters):
         times: list[str] = []
         for aspects in kinds.values():
-            found = searched(planner, prices, replace(effort, aspects=aspects)).found
+            found = searched(planner, replace(effort, aspects=aspects)).found
             drawn = (trial for trial in found.trials if trial.draft is not None)
             times.append(f"{min(drawn, key=lambda trial: trial.rank).microseconds / 1000:,.1f}")
         yield f"| {name} | {which} | {' | '.join(times)} |"

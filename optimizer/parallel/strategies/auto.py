@@ -12,8 +12,8 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, Simulator
-from superopt.optimizer.parallel.simulator.prices import Prices
 from superopt.optimizer.parallel.strategies.builders import BUILDERS, CHUNK, Setting, build
 from superopt.optimizer.parallel.strategies.model import Strategy
 from superopt.optimizer.parallel.strategies.plans import PlannedStep, StrategyPlanner
@@ -24,7 +24,7 @@ from superopt.optimizer.parallel.strategies.variables import DeviceNames
 AUTO = "auto"
 """The name of the strategy that is found."""
 
-_SAMPLES = 128
+_SAMPLES = 64
 _TRIALS = 8
 """Strategies drawn in a round, and those of them that are tried."""
 
@@ -96,15 +96,14 @@ class Found:
 
 @dataclass
 class AutoStrategy:
-    """The search for one step on one cluster. ``prices`` may be shared with other simulators."""
+    """The search for one step on one cluster."""
 
     planner: StrategyPlanner
-    prices: Prices
     effort: Effort = field(default_factory=Effort)
 
     def __post_init__(self) -> None:
         cluster, variables = self.planner.cluster, self.planner.variables
-        self._extractor = FeatureExtractor(variables, cluster)
+        self._extractor = FeatureExtractor(self.planner.timetable(Mesh.of(cluster)))
         self._draw = random.Random(self.effort.seed)
         self._sampler = Sampler(variables, DeviceNames(cluster), self._draw, self.effort.aspects)
         self.ranking = Ranking()
@@ -165,16 +164,16 @@ class AutoStrategy:
                 yield self._sampler.draft()
 
     def _tried(self, name: str, strategy: Strategy, draft: Draft | None = None) -> Trial:
-        simulation = simulated(self.planner.planned(strategy), self.planner, self.prices)
+        simulation = simulated(self.planner.planned(strategy), self.planner)
         limits = [device.memory_bytes for device in self.planner.cluster.devices]
         features = self._extractor.of(strategy)
         return Trial(name, strategy, features, simulation.microseconds, simulation.fits(limits), draft)
 
 
-def simulated(step: PlannedStep, planner: StrategyPlanner, prices: Prices) -> Simulation:
+def simulated(step: PlannedStep, planner: StrategyPlanner) -> Simulation:
     """The simulation of a planned step."""
     simulator = Simulator(
-        step.graph, planner.cluster, ParallelObjective.LATENCY, prices=prices, step=step.subject.step
+        step.graph, planner.cluster, ParallelObjective.LATENCY, prices=planner.prices, step=step.subject.step
     )
     return simulator.simulate(step.plan)
 

@@ -21,11 +21,13 @@ from superopt.optimizer.parallel.search.choices import COPIED, Choice, Licence, 
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.subject import Operation, Subject, plannable
 from superopt.optimizer.parallel.sharded_states import ShardedStates
+from superopt.optimizer.parallel.simulator.prices import Prices
 from superopt.optimizer.parallel.states import StepLayout
 from superopt.optimizer.parallel.strategies.cutting import Cutter
 from superopt.optimizer.parallel.strategies.merging import Merging, Piece
 from superopt.optimizer.parallel.strategies.model import Collective, Server, Strategy, Synchronizer, VariableSync
 from superopt.optimizer.parallel.strategies.parts import PartState, PartUpdates
+from superopt.optimizer.parallel.strategies.timetable import Timetable
 from superopt.optimizer.parallel.strategies.variables import (
     DeviceNames,
     Variable,
@@ -36,6 +38,7 @@ from superopt.optimizer.parallel.strategies.variables import (
 from superopt.optimizer.parallel.terms import admits, trimmed
 from superopt.optimizer.parallel.topology import Cluster
 from superopt.optimizer.training.description import State
+from superopt.traversal import postorder
 
 
 @dataclass(frozen=True)
@@ -61,22 +64,39 @@ class PlannedStep:
 
 @dataclass
 class StrategyPlanner:
-    """Plans one step on one cluster by strategies. ``graph`` is one returned by ``plannable``."""
+    """Plans one step by strategies on the cluster of the ``prices``. ``graph`` is one returned by
+    ``plannable``."""
 
     graph: Graph
     layout: StepLayout
-    cluster: Cluster
+    prices: Prices
     licence: Licence = everything
+    _timetables: dict[Mesh, Timetable] = field(default_factory=dict[Mesh, Timetable])
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster."""
+        return self.prices.cluster
 
     @cached_property
     def subject(self) -> Subject:
         """The step."""
         return Subject.of(self.graph, self.layout)
 
-    @cached_property
+    @property
     def variables(self) -> tuple[Variable, ...]:
         """Its variables."""
-        return variables_of(self.subject, self._sharded(Mesh.of(self.cluster)))
+        return self.timetable(Mesh.of(self.cluster)).variables
+
+    def timetable(self, mesh: Mesh) -> Timetable:
+        """The timetable of the step on a machine."""
+        known = self._timetables.get(mesh)
+        if known is None:
+            assert self.subject.step is not None, "strategies are for training steps"
+            sharded = ShardedStates(self.subject, self.subject.step, mesh, self.licence)
+            known = Timetable(self.subject, sharded, variables_of(self.subject, sharded), self.prices)
+            self._timetables[mesh] = known
+        return known
 
     def planned(self, strategy: Strategy) -> PlannedStep:
         """The step by that strategy. Raises InvalidOptionError for one that does not fit the step or the
@@ -85,47 +105,59 @@ class StrategyPlanner:
         require_exact(strategy)
         names = DeviceNames(self.cluster)
         mesh = Mesh.of(self.cluster, sorted(names.numbers[name] for name in strategy.replicas))
-        return _Planning(self, strategy, names, mesh, self._sharded(mesh)).planned()
-
-    def _sharded(self, mesh: Mesh) -> ShardedStates:
-        known = self._known.get(mesh)
-        if known is None:
-            assert self.subject.step is not None, "strategies are for training steps"
-            known = ShardedStates(self.subject, self.subject.step, mesh, self.licence)
-            self._known[mesh] = known
-        return known
-
-    @cached_property
-    def _known(self) -> dict[Mesh, ShardedStates]:
-        return {}
+        return _Planning(self, strategy, names, self.timetable(mesh)).planned()
 
 
 @dataclass
 class _Planning:
-    """One strategy: changes the graph, and collects who runs what beside data parallelism."""
+    """One strategy: changes the graph, and collects who runs what beside data parallelism. ``alone`` are
+    operations on one device, ``apart`` those that are divided, by partition and devices, ``due`` those that
+    need a sum, by its arrival."""
 
     planner: StrategyPlanner
     strategy: Strategy
     names: DeviceNames
-    mesh: Mesh
-    sharded: ShardedStates
+    timetable: Timetable
     alone: dict[NodeId, int] = field(default_factory=dict[NodeId, int])
     apart: dict[NodeId, tuple[tuple[int, ...], tuple[int, ...]]] = field(
         default_factory=dict[NodeId, tuple[tuple[int, ...], tuple[int, ...]]]
     )
     everywhere: set[NodeId] = field(default_factory=set[NodeId])
+    due: dict[NodeId, float] = field(default_factory=dict[NodeId, float])
     states: list[PartState] = field(default_factory=list[PartState])
 
-    def planned(self) -> PlannedStep:
-        graph = self.planner.graph
-        self.editor: GraphEditor = graph.edit()
+    def __post_init__(self) -> None:
+        self.editor: GraphEditor = self.planner.graph.edit()
         self.cutter = Cutter(self.editor)
-        merging = Merging(self.planner.subject, self.sharded, self.cutter)
-        pieces = merging.pieces(self.strategy, self.planner.variables)
-        self.everywhere |= merging.everywhere
-        for variable in self.planner.variables:
+        self.sharded = self.timetable.sharded
+        self.mesh = self.sharded.mesh
+        self.sums = self.timetable.arrivals(self.strategy).sums
+
+    def planned(self) -> PlannedStep:
+        merging = Merging(self.planner.subject, self.sharded, self.cutter, self.sums)
+        pieces = merging.pieces(self.strategy, self.timetable.variables)
+        self.everywhere |= set(merging.everywhere)
+        self.due |= merging.everywhere
+        for variable in self.timetable.variables:
+            self.due |= dict.fromkeys(self._updates(variable), self._arrival(variable))
             self._synchronised(variable, pieces.get(variable.name, []))
-        return self._finished(self.editor.build())
+        return self._finished(self._issued_late(self.editor.build()))
+
+    def _arrival(self, variable: Variable) -> float:
+        """When all parts of the summed gradient are there."""
+        config = self.strategy.by_name[variable.name]
+        return max(self.sums[variable.name, number] for number in range(len(config.synchronizers)))
+
+    def _issued_late(self, graph: Graph) -> Graph:
+        """The graph with operations that need a sum after those that run until it arrives: devices run
+        operations in the order of issue, and would wait."""
+        before = set(postorder(self.sharded.computed, lambda node: [v.node for v in graph[node].inputs]))
+        nodes = dict(graph.nodes)
+        for node, time in self.due.items():
+            earlier = self.timetable.first_from(time)
+            if node in nodes and node not in before and earlier is not None:
+                nodes[node] = replace(nodes[node], after=(earlier,))
+        return Graph(nodes, graph.inputs, graph.outputs, graph.next_id)
 
     def _synchronised(self, variable: Variable, pieces: Sequence[Piece]) -> None:
         config = self.strategy.by_name[variable.name]
@@ -163,6 +195,7 @@ class _Planning:
         if config.is_partitioned:
             value, added = self.cutter.joined([piece.value for piece in pieces], config.partition)
             self.everywhere.update(added)
+            self.due |= dict.fromkeys(added, max(piece.arrives for piece in pieces))
         if value != gradient:
             readers = self.planner.graph.users(gradient.node)
             updating = [node for node in readers if node not in self.sharded.computed]
@@ -182,7 +215,9 @@ class _Planning:
         following = updates.parameter()
         self.states.extend(updates.moments())
         self.everywhere |= updates.everywhere
+        self.due[following.node] = self._arrival(variable)
         for node, number in updates.owners.items():
+            self.due[node] = self.sums[variable.name, number]
             synchronizer = config.synchronizers[number]
             if isinstance(synchronizer, Server):
                 self.alone[node] = self._device(synchronizer)

@@ -1,8 +1,8 @@
 """Learned ranking of strategies: a linear model of hand-made features, trained by a pairwise ranking loss.
 
-The features of a strategy are six times that a model of communication calculates, and sums over its variables
-(AutoDist, section 2.4, whose model is a recurrent network over the variables in place of the sums). At first
-the weights are those of the communication model, all 1 for the times and 0 for the rest; after trials they
+The features of a strategy are six times that the model of communication calculates, and sums over its
+variables (AutoDist, section 2.4, whose model is a recurrent network over the variables in place of the sums).
+At first only the time of the step counts that the model of communication predicts; after trials the weights
 minimise the logistic loss of every pair of strategies whose order is known.
 """
 
@@ -11,35 +11,26 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from superopt.optimizer.parallel.boxes import volume
-from superopt.optimizer.parallel.collectives import Collectives
-from superopt.optimizer.parallel.communication import CollectiveKind, CollectiveStep
-from superopt.optimizer.parallel.strategies.cutting import regions_of_partition
-from superopt.optimizer.parallel.strategies.model import Collective, Strategy, VariableSync
-from superopt.optimizer.parallel.strategies.variables import DeviceNames, Variable
-from superopt.optimizer.parallel.topology import Cluster
+from superopt.optimizer.parallel.strategies.model import Collective, Strategy
+from superopt.optimizer.parallel.strategies.timetable import Timetable, part_bytes
 
 Vector = NDArray[np.float64]
 
 NAMES = (
-    "all-reduces", "last all-reduce", "busiest server", "servers' latency", "last server", "copying",
+    "step", "exposed", "all-reduces", "busiest server", "latency", "copying",
     "reduced bytes", "groups", "parts", "servers", "imbalance", "sparse on servers",
 )  # fmt: skip
 """The features; the first six are microseconds."""
-
-TIMES = 6
 
 _ROUNDS = 300
 _RATE = 0.1
 _PRIOR = 1e-3
 """Steps and rate of gradient descent, and the weight of staying near the communication model."""
 
-_MICRO = 1e6
 _DISTINCT = 1.005
 """Ratio of two times from which on their order counts."""
 
@@ -49,59 +40,40 @@ _CONFIDENT = 0.8
 
 @dataclass
 class FeatureExtractor:
-    """Features of strategies for the variables on the cluster."""
+    """Features of strategies, by the timetable of a step."""
 
-    variables: Sequence[Variable]
-    cluster: Cluster
-    _costs: dict[tuple[CollectiveKind, tuple[int, ...], int], float] = field(
-        default_factory=dict[tuple[CollectiveKind, tuple[int, ...], int], float]
-    )
-
-    @cached_property
-    def _collectives(self) -> Collectives:
-        return Collectives(self.cluster)
-
-    @cached_property
-    def _names(self) -> DeviceNames:
-        return DeviceNames(self.cluster)
+    timetable: Timetable
 
     def of(self, strategy: Strategy) -> Vector:
         """One number for each of ``NAMES``."""
-        everyone = tuple(range(len(self.cluster)))
+        table = self.timetable
+        arrivals = table.arrivals(strategy)
         groups: dict[int, int] = {}
-        loads: dict[int, int] = {}
-        latency = copied = sparse = 0.0
-        parts = 0
-        first_group, first_server = -1, 0.0
-        for number, variable in enumerate(self.variables):
+        loads: dict[str, int] = {}
+        parts = sparse = 0
+        for variable in table.variables:
             config = strategy.by_name[variable.name]
             sizes = part_bytes(variable, config)
             parts += len(sizes)
-            copied += 4.0 * variable.bytes if len(sizes) > 1 else 0.0
             for synchronizer, size in zip(config.synchronizers, sizes, strict=True):
                 if isinstance(synchronizer, Collective):
                     groups[synchronizer.group] = groups.get(synchronizer.group, 0) + size
-                    first_group = synchronizer.group if number == 0 else first_group
-                    continue
-                server = self._names.numbers[synchronizer.destination]
-                moved = 0 if variable.is_sparse else size
-                sparse += size if variable.is_sparse else 0
-                loads[server] = loads.get(server, 0) + moved
-                latency += self._cost(CollectiveKind.REDUCE_SCATTER, everyone, 0)
-                if number == 0:
-                    first_server = max(first_server, self._served(server, moved))
-        times = {group: self._cost(CollectiveKind.ALL_REDUCE, everyone, size) for group, size in groups.items()}
+                elif variable.is_sparse:
+                    sparse += size
+                else:
+                    server = synchronizer.destination
+                    loads[server] = loads.get(server, 0) + size
+        total = max(1, sum(variable.bytes for variable in table.variables))
         mean = sum(loads.values()) / max(1, len(loads))
-        bandwidth = self.cluster.devices[0].kind.memory_bandwidth
         return np.array(
             [
-                sum(times.values()),
-                times.get(first_group, 0.0),
-                self._busiest(loads),
-                latency,
-                first_server,
-                _MICRO * copied / bandwidth,
-                sum(groups.values()) / max(1, sum(variable.bytes for variable in self.variables)),
+                max(arrivals.finished, table.computed_at + arrivals.copying),
+                arrivals.finished - table.computed_at,
+                sum(map(table.reduced_in, groups.values())),
+                max(map(table.served_in, loads.values()), default=0.0),
+                table.reduced_in(0) * (len(groups) + parts),
+                arrivals.copying,
+                sum(groups.values()) / total,
                 math.log1p(len(groups)),
                 math.log1p(parts),
                 float(len(loads)),
@@ -109,39 +81,6 @@ class FeatureExtractor:
                 math.log1p(sparse),
             ]
         )
-
-    def _cost(self, kind: CollectiveKind, group: tuple[int, ...], size: int) -> float:
-        if len(group) == 1:
-            return 0.0
-        key = (kind, group, size)
-        if key not in self._costs:
-            nothing = ((),) * len(group)
-            step = CollectiveStep(kind, group, size, nothing, nothing, 0)
-            self._costs[key] = self._collectives.cost(step).microseconds
-        return self._costs[key]
-
-    def _served(self, server: int, size: int) -> float:
-        """Microseconds to sum on a server and to send the result to all."""
-        others = tuple(device for device in range(len(self.cluster)) if device != server)
-        everyone = tuple(range(len(self.cluster)))
-        reduced = self._cost(CollectiveKind.REDUCE_SCATTER, everyone, size)
-        return reduced + (self._cost(CollectiveKind.BROADCAST, (server, *others), size) if others else 0.0)
-
-    def _busiest(self, loads: dict[int, int]) -> float:
-        """Microseconds for which the busiest node receives gradients and sends parameters."""
-        by_node: dict[int, float] = {}
-        for server, size in loads.items():
-            node = self.cluster.devices[server].node
-            by_node[node] = by_node.get(node, 0.0) + self._served(server, size)
-        return max(by_node.values(), default=0.0)
-
-
-def part_bytes(variable: Variable, config: VariableSync) -> list[int]:
-    """The sizes of the parts of a variable."""
-    if not config.is_partitioned:
-        return [variable.bytes]
-    each = variable.element.bytes_per_element
-    return [volume(region) * each for region in regions_of_partition(variable.shape, config.partition)]
 
 
 @dataclass
@@ -213,8 +152,5 @@ def ordered_share(scores: Sequence[float], times: Sequence[float]) -> float | No
 
 def _predefined(scale: Vector) -> Vector:
     weights = np.zeros(len(NAMES))
-    weights[:TIMES] = scale[:TIMES]
+    weights[0] = scale[0]
     return weights
-
-
-

@@ -1,0 +1,249 @@
+"""Model of a step's communication under a strategy: when gradients are ready, and when their sums arrive.
+
+The backward pass runs as on one device of the machine. An exchange starts when its gradients are ready and
+its channels are free, and takes what the collective costs; a server sends the next value of a part when it
+has summed and updated it. This is the predefined performance model of AutoDist's section 2.4, with the
+simulator's prices; nothing here waits for the arrival of a sum but the end of the step.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from superopt.ir.graph import NodeId
+from superopt.ir.plan import Plan
+from superopt.ir.types import TensorType
+from superopt.optimizer.parallel.boxes import volume
+from superopt.optimizer.parallel.collectives import CollectiveCost, Collectives
+from superopt.optimizer.parallel.communication import CollectiveKind, CollectiveStep
+from superopt.optimizer.parallel.search.choices import parallelism
+from superopt.optimizer.parallel.search.subject import Subject
+from superopt.optimizer.parallel.sharded_states import ShardedStates
+from superopt.optimizer.parallel.simulator import ParallelObjective, Simulator
+from superopt.optimizer.parallel.simulator.prices import Prices
+from superopt.optimizer.parallel.strategies.cutting import regions_of_partition
+from superopt.optimizer.parallel.strategies.model import Collective, Strategy, VariableSync
+from superopt.optimizer.parallel.strategies.variables import DeviceNames, Variable
+from superopt.optimizer.parallel.tasks import tensor_of
+
+_MICRO = 1e6
+_UPDATE_PASSES = 3
+"""Reading a parameter and a gradient, and writing the parameter."""
+
+_COPY_PASSES = 4
+"""Laying a gradient beside others and cutting it out again: two reads and two writes."""
+
+PartKey = tuple[str, int]
+"""A variable, and the number of its part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """When the summed gradient of each part is there, when the last exchange is done, and how long devices
+    copy gradients into and out of merged ones, in microseconds."""
+
+    sums: Mapping[PartKey, float]
+    finished: float
+    copying: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """Parts that are summed together on a device, or on all for None: their bytes, and those to send back."""
+
+    parts: tuple[PartKey, ...]
+    ready: float
+    kind: CollectiveKind
+    server: int | None
+    summed: int
+    returned: int
+
+
+@dataclass
+class Timetable:
+    """The times of one step on one machine. ``prices`` may be shared."""
+
+    subject: Subject
+    sharded: ShardedStates
+    variables: tuple[Variable, ...]
+    prices: Prices
+    _costs: dict[tuple[CollectiveKind, tuple[int, ...], int], CollectiveCost] = field(
+        default_factory=dict[tuple[CollectiveKind, tuple[int, ...], int], CollectiveCost]
+    )
+
+    @cached_property
+    def _passes(self) -> tuple[tuple[NodeId, ...], tuple[float, ...], float]:
+        """The operations before any sum in the order of issue, their start times, and the end."""
+        cluster = self.prices.cluster
+        how = {
+            operation.node: parallelism(operation, choice, self.sharded.mesh)
+            for operation, choice in zip(self.subject.operations, self.sharded.replicated, strict=True)
+        }
+        simulator = Simulator(
+            self.subject.graph,
+            cluster,
+            ParallelObjective.LATENCY,
+            prices=self.prices,
+            step=self.subject.step,
+        )
+        simulation = simulator.simulate(Plan(parallel=how))
+        nodes: list[NodeId] = []
+        starts: list[float] = []
+        now = 0.0
+        for operation, unit in zip(simulation.operations.all, simulation.units, strict=True):
+            if operation.node in self.sharded.computed:
+                nodes.append(operation.node)
+                starts.append(now)
+                now += float(unit.division.forward.each.max())
+        return tuple(nodes), tuple(starts), now
+
+    @property
+    def computed_at(self) -> float:
+        """When all gradients are computed."""
+        return self._passes[2]
+
+    def first_from(self, time: float) -> NodeId | None:
+        """The first operation that starts then or later, else the last one; None where none precedes the
+        sums."""
+        nodes, starts, _ = self._passes
+        if not nodes:
+            return None
+        return nodes[min(len(nodes) - 1, bisect.bisect_left(starts, time))]
+
+    @cached_property
+    def ready(self) -> Mapping[str, float]:
+        """When the gradient of each variable is computed."""
+        nodes, starts, end = self._passes
+        ends = dict(zip(nodes, (*starts[1:], end), strict=True))
+        found: dict[str, float] = {}
+        for node, parameter in self.sharded.updates.items():
+            for value in self.subject.graph[node].inputs:
+                if value.node in ends:
+                    found[parameter.name] = max(found.get(parameter.name, 0.0), ends[value.node])
+        return found
+
+    def reduced_in(self, size: int) -> float:
+        """Microseconds of an all-reduce of that many bytes on all devices."""
+        devices = self.sharded.mesh.devices
+        if len(devices) == 1:
+            return 0.0
+        return self._cost(CollectiveKind.ALL_REDUCE, devices, size).microseconds
+
+    def served_in(self, size: int) -> float:
+        """Microseconds to sum that many bytes on the first device and to send them to all."""
+        devices = self.sharded.mesh.devices
+        if len(devices) == 1:
+            return 0.0
+        kinds = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.BROADCAST)
+        return sum(self._cost(kind, devices, size).microseconds for kind in kinds)
+
+    def arrivals(self, strategy: Strategy) -> Arrivals:
+        """The times of a strategy."""
+        exchanges = list(self._exchanges(strategy))
+        waiting = [(exchange.ready, number, False) for number, exchange in enumerate(exchanges)]
+        heapq.heapify(waiting)
+        channels = [0.0] * len(self.prices.cluster.channels)
+        sums: dict[PartKey, float] = {}
+        finished = self.computed_at
+        while waiting:
+            ready, number, is_back = heapq.heappop(waiting)
+            exchange = exchanges[number]
+            done = self._run(exchange, ready, channels, is_back=is_back)
+            finished = max(finished, done)
+            if is_back:
+                continue
+            sums |= dict.fromkeys(exchange.parts, done)
+            if exchange.returned:
+                updated = done + self._moved(_UPDATE_PASSES * exchange.returned)
+                heapq.heappush(waiting, (updated, number, True))
+        return Arrivals(sums, finished, self._moved(_COPY_PASSES * self._copied(strategy, exchanges)))
+
+    def _moved(self, size: int) -> float:
+        return _MICRO * size / self.prices.cluster.devices[0].kind.memory_bandwidth
+
+    def _copied(self, strategy: Strategy, exchanges: list[_Exchange]) -> int:
+        """Bytes of gradients that are merged, and of those that are joined from parts."""
+        merged = sum(exchange.summed for exchange in exchanges if len(exchange.parts) > 1)
+        return merged + sum(
+            variable.bytes
+            for variable in self.variables
+            if strategy.by_name[variable.name].is_partitioned and not variable.is_sparse
+        )
+
+    def _exchanges(self, strategy: Strategy) -> Iterator[_Exchange]:
+        names = DeviceNames(self.prices.cluster)
+        groups: dict[int, list[_Exchange]] = {}
+        for variable in self.variables:
+            ready = self.ready.get(variable.name, self.computed_at)
+            config = strategy.by_name[variable.name]
+            for number, (one, size) in enumerate(
+                zip(config.synchronizers, part_bytes(variable, config), strict=True)
+            ):
+                part = (variable.name, number)
+                if isinstance(one, Collective):
+                    if variable.is_sparse:
+                        kind, size = CollectiveKind.ALL_GATHER, self._row_bytes(variable)
+                        yield _Exchange((part,), ready, kind, None, size, 0)
+                        continue
+                    own = _Exchange((part,), ready, CollectiveKind.ALL_REDUCE, None, size, 0)
+                    groups.setdefault(one.group, []).append(own)
+                    continue
+                server = names.numbers[one.destination]
+                is_remote = variable.is_sparse and not config.is_partitioned and not one.local_replication
+                summed = self._row_bytes(variable) if is_remote else size
+                yield _Exchange(
+                    (part,), ready, CollectiveKind.REDUCE_SCATTER, server, summed, 0 if is_remote else size
+                )
+        for members in groups.values():
+            parts = tuple(part for member in members for part in member.parts)
+            ready = max(member.ready for member in members)
+            size = sum(member.summed for member in members)
+            yield _Exchange(parts, ready, CollectiveKind.ALL_REDUCE, None, size, 0)
+
+    def _row_bytes(self, variable: Variable) -> int:
+        """Bytes of the rows that one step takes of a variable."""
+        graph = self.subject.graph
+        types: list[TensorType] = [tensor_of(graph, graph[node].value) for node in variable.lookups]
+        elements = (type_.elements for type_ in types)
+        total = sum(count for count in elements if isinstance(count, int))
+        return min(variable.bytes, total * variable.element.bytes_per_element)
+
+    def _run(self, exchange: _Exchange, ready: float, channels: list[float], *, is_back: bool) -> float:
+        """Occupies the channels of an exchange; returns when it is done."""
+        devices = self.sharded.mesh.devices
+        if len(devices) == 1:
+            return ready
+        if is_back:
+            assert exchange.server is not None, "servers send parameters back"
+            others = (device for device in devices if device != exchange.server)
+            cost = self._cost(CollectiveKind.BROADCAST, (exchange.server, *others), exchange.returned)
+        else:
+            cost = self._cost(exchange.kind, devices, exchange.summed)
+        start = max([ready, *(channels[channel] for channel, _ in cost.loads)])
+        for channel, load in cost.loads:
+            channels[channel] = start + load
+        return start + cost.microseconds
+
+    def _cost(self, kind: CollectiveKind, group: tuple[int, ...], size: int) -> CollectiveCost:
+        key = (kind, group, size)
+        if key not in self._costs:
+            nothing = ((),) * len(group)
+            step = CollectiveStep(kind, group, size, nothing, nothing, 0)
+            self._costs[key] = self._collectives.cost(step)
+        return self._costs[key]
+
+    @property
+    def _collectives(self) -> Collectives:
+        return self.prices.collectives
+
+
+def part_bytes(variable: Variable, config: VariableSync) -> list[int]:
+    """The sizes of the parts of a variable."""
+    if not config.is_partitioned:
+        return [variable.bytes]
+    each = variable.element.bytes_per_element
+    return [volume(region) * each for region in regions_of_partition(variable.shape, config.partition)]
