@@ -63,7 +63,8 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What an option means and may be. Bounds hold for numbers and for every size, the ``pattern`` for text;
+    """What an option means and may be. Bounds hold for numbers and for every size, the ``pattern`` for text,
+    also beside ``choices``;
     ``word`` is a text that is allowed in place of numbers; ``unset`` says what None and nothing mean;
     ``members`` are what settings consist of. The last
     fields are those of the declaration in ``Options``: ``name`` is that in JSON, with dashes that of the
@@ -128,10 +129,11 @@ class Option:
             return
         if self.choices:
             names, others = (self._choosable(is_cluster=plans) for plans in (is_cluster, not is_cluster))
-            if value not in names:
+            if value not in names and not self._is_other(value):
                 only = f" ({value} only {'without' if is_cluster else 'with'} a cluster)"
+                other = f", or a text that matches {self.pattern}" if self.pattern else ""
                 yield Mismatch(
-                    self.name, f"one of {', '.join(names)}{only if value in others else ''}", value
+                    self.name, f"one of {', '.join(names)}{other}{only if value in others else ''}", value
                 )
         elif self.kind in ("sizes", "names"):
             yield from self._several(value)
@@ -154,6 +156,10 @@ class Option:
 
     def _choosable(self, *, is_cluster: bool) -> list[str]:
         return [one.name for one in self.choices if (one.cluster if is_cluster else one.device)]
+
+    def _is_other(self, value: object) -> bool:
+        """Whether it is a text that is allowed beside the choices."""
+        return bool(self.pattern) and isinstance(value, str) and bool(re.fullmatch(self.pattern, value))
 
     def _several(self, value: object) -> Iterator[Mismatch]:
         if not isinstance(value, Mapping if self.kind == "sizes" else list | tuple):

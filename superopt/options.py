@@ -52,7 +52,19 @@ _STRATEGIES = (
     Choice("zero3", "as zero2, and parameters are kept in parts, and gathered where used", cluster=True),
     Choice("fsdp", "another name of zero3", cluster=True),
     Choice("ps", "a server updates each parameter", cluster=True),
+    Choice("PS", "AutoDist's builder: one server", cluster=True),
+    Choice("PSLoadBalancing", "each parameter on the server with the fewest bytes", cluster=True),
+    Choice("PartitionedPS", "parameters in equal parts on servers", cluster=True),
+    Choice("UnevenPartitionedPS", "parameters in parts that differ in size", cluster=True),
+    Choice("AllReduce", "merged all-reduces", cluster=True),
+    Choice("PartitionedAR", "merged all-reduces of parts", cluster=True),
+    Choice("RandomAxisPartitionAR", "the same along random axes", cluster=True),
+    Choice("Parallax", "tables on servers, the rest by all-reduces", cluster=True),
+    Choice("auto", "the best that a search of such strategies finds", cluster=True),
 )
+_STRATEGY_FILE = r".*\.(json|pb)"
+"""The path of a strategy, as `superopt strategy` writes and imports it."""
+
 _DIM = "Price, check and time at this size of an open dimension, as in batch=8; `superopt inspect` lists them"
 _FREEZE = "Specialise the model to this size of an open dimension, as in batch=8; all: to those of --inputs"
 _MEMORY = "Most memory for weights and tensors, of each device; on the command line as in '2 GiB'"
@@ -141,9 +153,11 @@ class Options:
     strategy: Annotated[
         str | None,
         Option(
-            "With a cluster and a training step: where states are updated",
+            "With a cluster and a training step: how gradients are summed and where states are updated, by name "
+            "or by a strategy's file (*.json, *.pb)",
             _STRATEGIES,
             unset="searched for",
+            pattern=_STRATEGY_FILE,
             surfaces=_HERE,
         ),
     ] = None

@@ -12,6 +12,7 @@ from superopt.optimizer.parallel.plan_text import residence_to_json
 from superopt.optimizer.parallel.search.candidates import SimulatedPlan
 from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.simulator import Simulation
+from superopt.optimizer.parallel.strategies.model import Strategy
 from superopt.optimizer.parallel.terms import kind_of
 from superopt.optimizer.parallel.topology import Cluster
 
@@ -73,6 +74,11 @@ def section(
         ],
         "timeline_is_cut": len(events) > _MOST_EVENTS,
     }
+
+
+def synchronisation(strategy: Strategy | None) -> dict[str, object]:
+    """The part of the section about the strategy that the plan is made by; empty without one."""
+    return {} if strategy is None else {"synchronisation": strategy.to_json()}
 
 
 def limited_by(simulation: Simulation, cluster: Cluster) -> tuple[int, int]:

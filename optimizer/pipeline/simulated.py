@@ -23,10 +23,13 @@ from superopt.optimizer.parallel.search.candidates import Origin, Planned, Propo
 from superopt.optimizer.parallel.search.planner import Planner
 from superopt.optimizer.parallel.search.subject import Subject, plannable
 from superopt.optimizer.parallel.search.substitution import Substitutions
-from superopt.optimizer.parallel.section import limited_by, section
-from superopt.optimizer.parallel.sharded_states import FSDP, ZERO_3
+from superopt.optimizer.parallel.section import limited_by, section, synchronisation
+from superopt.optimizer.parallel.sharded_states import DDP, FSDP, SERVERS, ZERO_1, ZERO_2, ZERO_3
 from superopt.optimizer.parallel.simulator import ParallelObjective
+from superopt.optimizer.parallel.simulator.prices import Prices
 from superopt.optimizer.parallel.states import StepLayout
+from superopt.optimizer.parallel.strategies.plans import StrategyPlanner
+from superopt.optimizer.parallel.strategies.reading import strategy_named
 from superopt.optimizer.parallel.topology import Cluster, limited
 from superopt.optimizer.pipeline.judge import REFUSED, Equality, Trial
 from superopt.optimizer.pipeline.original import Original
@@ -168,9 +171,37 @@ class SimulatedTrial(Trial[PlannedVariant]):
             )
         found = {candidate.proposal.name: candidate for candidate in self._planner.experts(subject)}
         name = ZERO_3 if strategy == FSDP else strategy
-        if name not in found:
+        if name in found:
+            self._given = PlannedVariant(graph, (), (), subject, found[name])
+        elif name in (DDP, ZERO_1, ZERO_2, ZERO_3, SERVERS):
             raise InvalidOptionError(f"strategy: expected a cluster of several devices with {strategy}")
-        self._given = PlannedVariant(graph, (), (), subject, found[name])
+        else:
+            self._given = self._synchronised(strategy)
+
+    def _synchronised(self, name: str) -> PlannedVariant:
+        """The plan of a strategy of AutoDist's kind, by name or file."""
+        layout = self._planner.layout
+        assert layout is not None, "the model is a training step"
+        graph = self._sized(self._request.lifted.graph)
+        prices = Prices(self._cluster)
+        planner = StrategyPlanner(graph, layout, prices, self._licences.allow)
+        end = self._until(_FIRST_PLAN_SHARE)
+        strategy = strategy_named(
+            name, planner, self._request.options.seed, lambda: time.monotonic() > end
+        )
+        planned = planner.planned(strategy)
+        if planned.divided:
+            state = planned.divided[0]
+            raise InvalidOptionError(
+                f"strategy: the state {state.whole!r} would become one state for each part of its parameter, "
+                f"such as {state.input!r}, and the result keeps the inputs of the step: expected parts of equal "
+                "size on different servers, or an optimizer without such states"
+            )
+        title = strategy.identity or Path(name).name
+        chosen = self._planner.evaluated(
+            planned.subject, Proposal(title, Origin.GIVEN, planned.plan)
+        )
+        return PlannedVariant(planned.graph, (), (), planned.subject, chosen, strategy)
 
     def _search(self, original: Original) -> PlannedVariant:
         """The given plan; else the best plan of the unchanged graph and of its rewritten forms."""
@@ -213,7 +244,7 @@ class SimulatedTrial(Trial[PlannedVariant]):
         plain = self._plain or variant
         best = variant.chosen.simulation.microseconds
         self._request.tell("check", self._tried, plain.chosen.simulation.microseconds, best)
-        if variant.trace or variant.canonical:
+        if variant.is_changed:
             self._open(original)
         verdict = self._judged(variant)
         if not verdict.accepted and verdict.variant.trace and self._plain is not None:
@@ -235,7 +266,7 @@ class SimulatedTrial(Trial[PlannedVariant]):
             return for_devices(self._request.lifted, variant.graph, variant.plan, cluster.name, len(cluster))
 
         predicted = self._predicted(variant.chosen)
-        if variant.trace or variant.canonical:
+        if variant.is_changed:
             if self._equality is None:
                 return Verdict(variant, False, self._unchecked)  # noqa: FBT003
             compared = self._equality.compare(lowered)
@@ -370,7 +401,8 @@ class SimulatedTrial(Trial[PlannedVariant]):
         return replace(
             report,
             cost=replace(cost, before=self._alone or took, after=took),
-            parallel=section(subject, chosen, self._baselines, self._cluster, self._licences),
+            parallel=section(subject, chosen, self._baselines, self._cluster, self._licences)
+            | synchronisation(self.last.variant.strategy),
         )
 
     def _stopped_by(self) -> StoppedBy:

@@ -18,6 +18,7 @@ from superopt.optimizer.search import TraceStep
 if TYPE_CHECKING:
     from superopt.optimizer.parallel.search.candidates import SimulatedPlan
     from superopt.optimizer.parallel.search.subject import Subject
+    from superopt.optimizer.parallel.strategies.model import Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +58,17 @@ class PricedVariant(Variant):
 
 @dataclass(frozen=True, slots=True)
 class PlannedVariant(Variant):
-    """A variant for a cluster, with its plan as the simulator evaluates it."""
+    """A variant for a cluster, with its plan as the simulator evaluates it, and the strategy of synchronisation
+    by which its graph and plan were made, if any."""
 
     subject: Subject
     chosen: SimulatedPlan
+    strategy: Strategy | None = None
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether its graph may differ from that of the model."""
+        return bool(self.trace or self.canonical or self.strategy)
 
     @property
     def plan(self) -> Plan:

@@ -92,6 +92,15 @@ COMMANDS: Mapping[str, Command | Group] = {
             "export": Command("Write rules with their proofs as JSON lines.", "library"),
         },
     ),
+    "strategy": Group(
+        "How the gradients of a training step are synchronised.",
+        {
+            "build": Command("Write the strategy of one of AutoDist's builders.", "strategy"),
+            "auto": Command("Search for the fastest strategy by simulation.", "strategy"),
+            "import": Command("Read a strategy in AutoDist's published format.", "strategy"),
+            "export": Command("Write a strategy in AutoDist's published format.", "strategy"),
+        },
+    ),
     "keys": Group(
         "Manage API keys; without any, only this machine is served.",
         {

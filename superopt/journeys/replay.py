@@ -245,8 +245,19 @@ def _plan(graph: Graph, report: Mapping[str, object]) -> RecordedPlan:
     if objective not in [known.value for known in ParallelObjective]:
         raise InvalidFileError(f"report: expected the objective of a plan, got {objective!r}")
     sized = plannable(graph, cast("Mapping[str, int]", dims))
+    _require_planned_graph(content, sized)
     plan = plan_from_json(content, Subject.of(sized), devices)
     return RecordedPlan(sized, plan, name, devices, str(objective))
+
+
+def _require_planned_graph(content: Mapping[str, object], graph: Graph) -> None:
+    """Raises InvalidFileError for the plan of a strategy that changed the graph, which is not recorded."""
+    operators = cast("Sequence[Mapping[str, object]]", content.get("operators") or ())
+    if "synchronisation" in content and any(one.get("node") not in graph.nodes for one in operators):
+        raise InvalidFileError(
+            "report: its plan is for gradients that the strategy merges or divides: expected the report of a "
+            "strategy without groups and partitions, or optimise again with --strategy"
+        )
 
 
 def _found_by_search(report: Mapping[str, object]) -> tuple[object, ...]:

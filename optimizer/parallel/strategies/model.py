@@ -12,13 +12,13 @@ import enum
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal, TypeAlias
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from superopt.errors import InvalidFileError
+from superopt.errors import InvalidFileError, InvalidOptionError
 
 FORMAT = 1
 
@@ -165,3 +165,32 @@ def bare(name: str) -> str:
 def part_name(variable: str, number: int) -> str:
     """The name of a part, as AutoDist forms it."""
     return f"{bare(variable)}/part_{number}"
+
+
+def renamed_nodes(strategy: Strategy, count: int) -> Strategy:
+    """The strategy with the names of nodes in devices, ``10.0.0.1`` in ``10.0.0.1:GPU:0``, replaced by those
+    of a cluster with so many nodes, ``node0`` and so on, in the order of the names. Raises InvalidOptionError
+    where there are more."""
+    nodes = sorted({name.partition(":")[0] for name in strategy.devices()})
+    if len(nodes) > count:
+        raise InvalidOptionError(
+            f"strategy: expected at most the {count} nodes of the cluster, got {len(nodes)}"
+        )
+    names = {node: f"node{number}" for number, node in enumerate(nodes)}
+
+    def device(name: str) -> str:
+        node, colon, rest = name.partition(":")
+        return f"{names[node]}{colon}{rest}"
+
+    def moved(one: Synchronizer) -> Synchronizer:
+        return replace(one, destination=device(one.destination)) if isinstance(one, Server) else one
+
+    variables = tuple(
+        replace(
+            variable,
+            synchronizer=None if variable.synchronizer is None else moved(variable.synchronizer),
+            parts=tuple(replace(part, synchronizer=moved(part.synchronizer)) for part in variable.parts),
+        )
+        for variable in strategy.variables
+    )
+    return replace(strategy, variables=variables, replicas=tuple(map(device, strategy.replicas)))

@@ -19,6 +19,7 @@ from superopt.onnx_io.protos import dtype_of
 from superopt.optimizer.parallel.execution import Execution, HostMachine, execute
 from superopt.optimizer.parallel.search.subject import Subject, plannable
 from superopt.optimizer.parallel.states import StepLayout, StepStates
+from superopt.optimizer.parallel.strategies.plans import DividedState, PlannedStep
 from superopt.optimizer.training.description import Role
 from superopt.step_options import StepSettings
 
@@ -30,6 +31,11 @@ class ExplicitStep:
     lifted: LiftedModel
     graph: Graph
     layout: StepLayout
+    divided: tuple[DividedState, ...] = ()
+
+    def by_strategy(self, planned: PlannedStep) -> ExplicitStep:
+        """The step with the graph of a strategy's plan."""
+        return replace(self, graph=planned.graph, layout=planned.layout, divided=planned.divided)
 
     @property
     def subject(self) -> Subject:
@@ -78,6 +84,8 @@ class ExplicitStep:
         """Initial states, and a random batch: numbers below 1, classes below 2."""
         random = np.random.default_rng(seed)
         initial = {t.name: onnx.numpy_helper.to_array(t) for t in self.lifted.source.proto.graph.initializer}
+        for state in self.divided:
+            initial[state.input] = initial[state.whole][tuple(slice(*axis) for axis in state.region)]
         found: dict[str, Array] = {}
         for node in self.graph.inputs:
             operator, (type_,) = self.graph[node].operator, self.graph[node].types

@@ -1,0 +1,182 @@
+"""Commands superopt strategy build, auto, import and export: how a step's gradients are synchronised."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from superopt.cli.output import JsonOption, NoDatabaseOption, Output, OutputOption, several, shown
+from superopt.errors import InvalidOptionError
+from superopt.files import require_writable
+
+if TYPE_CHECKING:
+    from superopt.optimizer.parallel.simulator import Simulation
+    from superopt.optimizer.parallel.strategies.model import Strategy
+
+StepArgument = Annotated[
+    Path, typer.Argument(help="The training step, as superopt train-graph writes it.", metavar="STEP")
+]
+ClusterOption = Annotated[
+    str, typer.Option(help="The cluster: a description's file, or a known machine as autodist-b7.")
+]
+ChunkOption = Annotated[
+    int, typer.Option(help="Variables that AllReduce, PartitionedAR and Parallax merge into one.", min=1)
+]
+SeedOption = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
+
+
+def register(group: typer.Typer) -> None:
+    """Adds the commands to those of ``superopt strategy``."""
+    group.command("build")(build)
+    group.command("auto")(auto)
+    group.command("import")(import_)
+    group.command("export")(export)
+
+
+def build(
+    builder: Annotated[str, typer.Argument(help="One of AutoDist's builders, such as PartitionedPS.")],
+    step: StepArgument,
+    cluster: ClusterOption,
+    out: OutputOption,
+    chunk: ChunkOption = 128,
+    seed: SeedOption = 0,
+    database: NoDatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the strategy of one of AutoDist's builders: PS, PSLoadBalancing, PartitionedPS,
+    UnevenPartitionedPS, AllReduce, PartitionedAR, RandomAxisPartitionAR, Parallax."""
+    from superopt.journeys.clusters import find_cluster
+    from superopt.journeys.strategies import build_strategy, strategy_planner, write_strategy
+
+    del database
+    output = Output.beside(as_json, out)
+    require_writable(out)
+    planner = strategy_planner(step, find_cluster(cluster))
+    built = build_strategy(planner, builder, chunk=chunk, seed=seed)
+    write_strategy(built.strategy, out)
+    output.document({"path": str(out), **_predicted(built.simulation), "strategy": built.strategy.to_json()})
+    output.pairs({"strategy": f"{shown(out)}: {_summary(built.strategy)}", **_lines(built.simulation)})
+
+
+def auto(
+    step: StepArgument,
+    cluster: ClusterOption,
+    out: OutputOption,
+    trials: Annotated[int, typer.Option(help="Strategies to simulate beside the builders'.", min=0)] = 48,
+    budget: Annotated[float, typer.Option(help="Most seconds after the builders' trials.", min=0)] = 60.0,
+    chunk: ChunkOption = 128,
+    seed: SeedOption = 0,
+    database: NoDatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Search for the fastest strategy of a step on a cluster, by simulation; never slower than the best
+    builder's."""
+    from superopt.journeys.clusters import find_cluster
+    from superopt.journeys.strategies import auto_strategy, strategy_planner, write_strategy
+    from superopt.optimizer.parallel.strategies.auto import Effort
+
+    del database
+    output = Output.beside(as_json, out)
+    require_writable(out)
+    planner = strategy_planner(step, find_cluster(cluster))
+    found = auto_strategy(planner, Effort(trials, seed, chunk=chunk), budget)
+    write_strategy(found.strategy, out)
+    builders = {trial.name: round(trial.microseconds, 3) for trial in found.builders}
+    best = found.best.microseconds
+    output.document(
+        {
+            "path": str(out),
+            "predicted_us": round(best, 3),
+            "fits": found.best.fits,
+            "builders_us": builders,
+            "trials": len(found.trials),
+            "ranking_accuracy": found.accuracies,
+            "strategy": found.strategy.to_json(),
+        }
+    )
+    others = sorted(builders.items(), key=lambda item: item[1])
+    output.pairs(
+        {
+            "strategy": f"{shown(out)}: {_summary(found.strategy)}",
+            "predicted": f"{best:,.0f} us for a step, simulated; {several(len(found.trials), 'trial')}",
+            "builders": ", ".join(f"{name} {time:,.0f}" for name, time in others),
+        }
+    )
+
+
+def import_(
+    path: Annotated[Path, typer.Argument(help="A strategy: AutoDist's protobuf message, or JSON.")],
+    out: OutputOption,
+    cluster: Annotated[
+        str | None, typer.Option(help="Rename nodes to those of this cluster, in the order of their names.")
+    ] = None,
+    database: NoDatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Read a strategy in AutoDist's published format and write it as JSON."""
+    from superopt.journeys.clusters import find_cluster
+    from superopt.journeys.strategies import import_strategy
+
+    del database
+    strategy = import_strategy(path, None if cluster is None else find_cluster(cluster))
+    if out.suffix == ".pb":
+        raise InvalidOptionError(f"output: expected a JSON file, got {out}; `superopt strategy export` writes it")
+    _written(strategy, out, as_json=as_json)
+
+
+def export(
+    path: Annotated[Path, typer.Argument(help="A strategy as JSON.", metavar="STRATEGY.json")],
+    out: OutputOption,
+    database: NoDatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a strategy in AutoDist's published protobuf format; the output ends in .pb."""
+    from superopt.journeys.strategies import import_strategy
+
+    del database
+    if out.suffix != ".pb":
+        raise InvalidOptionError(f"output: expected a path that ends in .pb, got {out}")
+    _written(import_strategy(path), out, as_json=as_json)
+
+
+def _written(strategy: Strategy, out: Path, *, as_json: bool) -> None:
+    from superopt.journeys.strategies import write_strategy
+
+    output = Output.beside(as_json, out)
+    require_writable(out)
+    write_strategy(strategy, out)
+    output.document({"path": str(out), "strategy": strategy.to_json()})
+    output.pairs({"strategy": f"{shown(out)}: {_summary(strategy)}"})
+
+
+def _summary(strategy: Strategy) -> str:
+    from superopt.optimizer.parallel.strategies.model import Collective, Server
+
+    parts = [one for variable in strategy.variables for one in variable.synchronizers]
+    servers = {one.destination for one in parts if isinstance(one, Server)}
+    groups = {one.group for one in parts if isinstance(one, Collective)}
+    served = sum(isinstance(one, Server) for one in parts)
+    return (
+        f"{strategy.identity or 'strategy'}, {several(len(strategy.variables), 'variable')} in "
+        f"{several(len(parts), 'part')}: {served} on {several(len(servers), 'server')}, "
+        f"{len(parts) - served} in {several(len(groups), 'all-reduce')}"
+    )
+
+
+def _predicted(simulation: Simulation) -> Mapping[str, object]:
+    return {
+        "predicted_us": round(simulation.microseconds, 3),
+        "communication_bytes": simulation.communication_bytes,
+        "peak_bytes": max(simulation.memory_bytes),
+    }
+
+
+def _lines(simulation: Simulation) -> Mapping[str, object]:
+    return {
+        "predicted": f"{simulation.microseconds:,.0f} us for a step, simulated",
+        "sent": f"{simulation.communication_bytes / 1e6:,.2f} MB",
+        "memory": f"{max(simulation.memory_bytes) / 1e6:,.2f} MB on the fullest device",
+    }

@@ -1,0 +1,158 @@
+"""Files of strategies: JSON, and AutoDist's published messages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from superopt import zoo
+from superopt.cli.main import run
+from superopt.errors import InvalidFileError, InvalidOptionError
+from superopt.optimizer.parallel.strategies.model import (
+    Collective,
+    Compressor,
+    Part,
+    Server,
+    Spec,
+    Strategy,
+    VariableSync,
+    renamed_nodes,
+    strategy_from_json,
+    strategy_to_text,
+)
+from superopt.optimizer.parallel.strategies.wire import strategy_from_wire, strategy_to_wire
+
+STRATEGY = Strategy(
+    (
+        VariableSync("w:0", Server("10.0.0.2:CPU:0", local_replication=True, sync=True, staleness=3)),
+        VariableSync("v:0", Collective(2, Spec.NCCL, Compressor.CAST_WITH_FEEDBACK)),
+        VariableSync(
+            "t",
+            None,
+            (1, 2),
+            (Part("t/part_0", Server("10.0.0.1:GPU:1", sync=False)), Part("t/part_1", Collective())),
+        ),
+    ),
+    ("10.0.0.1:GPU:0", "10.0.0.2:GPU:0"),
+    "20201125T2221",
+    "/tmp/strategy",
+)
+
+MESSAGE = b"".join(
+    (
+        b"\x0a\x0d20201125T2221",  # 1: id
+        b"\x12\x0d/tmp/strategy",  # 2: path
+        b"\x1a\x1d" b"\x0a\x03w:0" b"\x12\x16\x0a\x0e10.0.0.2:CPU:0" b"\x10\x01\x18\x01\x20\x03",
+        b"\x1a\x0d" b"\x0a\x03v:0" b"\x1a\x06\x08\x01\x10\x02\x18\x02",
+        b"\x1a\x34" b"\x0a\x01t" b"\x22\x031,2",
+        b"\x2a\x1c\x0a\x08t/part_0" b"\x12\x10\x0a\x0e10.0.0.1:GPU:1",
+        b"\x2a\x0c\x0a\x08t/part_1" b"\x1a\x00",
+        b"\x22\x20\x0a\x0e10.0.0.1:GPU:0\x0a\x0e10.0.0.2:GPU:0",  # 4: graph_config
+    )
+)
+"""STRATEGY, assembled by hand from the field numbers of strategy.proto and synchronizers.proto: keys are the
+number times 8, plus 2 for texts and messages, which their length follows. Node: var_name 1 (0a),
+PSSynchronizer 2 (12), AllReduceSynchronizer 3 (1a), partitioner 4 (22), part_config 5 (2a)."""
+
+
+def test_the_message_is_that_of_the_published_format() -> None:
+    assert strategy_to_wire(STRATEGY) == MESSAGE
+    assert strategy_from_wire(MESSAGE, "s.pb") == STRATEGY
+
+
+def test_json_is_read_as_it_was_written() -> None:
+    text = strategy_to_text(STRATEGY)
+    assert strategy_from_json(text.encode(), "s.json") == STRATEGY
+    assert json.loads(text)["variables"][0]["synchronizer"]["kind"] == "ps"
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (MESSAGE[:-1], "s.pb: expected AutoDist's message Strategy, got other bytes"),
+        (b"\xff\xff\xff", "s.pb: expected AutoDist's message Strategy, got other bytes"),
+        (b"\x2a\x00", "s.pb: Strategy: field 5 is not in the published format, or of another type there"),
+        (b"\x08\x01", "s.pb: Strategy: field 1 is not in the published format, or of another type there"),
+        (b"\x0d\x00\x00\x00\x00", "s.pb: Strategy: field 1 has the wire type 5"),
+        (b"\x1a\x07\x0a\x01w\x12\x00\x1a\x00", "s.pb: Node: w: expected one synchroniser, got two"),
+        (b"\x1a\x06\x0a\x01w\x22\x01x", "s.pb: Node: w: partitioner: expected numbers as 2,1, got 'x'"),
+        (b"\x1a\x07\x0a\x01w\x1a\x02\x10\x03", "s.pb: AllReduceSynchronizer: compressor: expected 0 to 2, got 3"),
+        (b"\x1a\x05\x2a\x03\x0a\x01p", "s.pb: part_config: p: expected a synchroniser"),
+        (b"\x0a\x01\xff", "s.pb: Strategy: expected texts in UTF-8"),
+    ],
+)
+def test_other_bytes_are_one_sentence(content: bytes, sentence: str) -> None:
+    with pytest.raises(InvalidFileError) as caught:
+        strategy_from_wire(content, "s.pb")
+    assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('{"variables": []}', "s.json: strategy: replicas: Field required"),
+        ('{"variables": [], "replicas": [], "more": 1}', "s.json: strategy: more: "),
+        ("{", "s.json: strategy: the document: Invalid JSON"),
+    ],
+)
+def test_other_json_is_one_sentence(text: str, sentence: str) -> None:
+    with pytest.raises(InvalidFileError) as caught:
+        strategy_from_json(text.encode(), "s.json")
+    assert str(caught.value).startswith(sentence)
+
+
+def test_nodes_are_renamed_in_the_order_of_their_names() -> None:
+    renamed = renamed_nodes(STRATEGY, 2)
+    assert renamed.replicas == ("node0:GPU:0", "node1:GPU:0")
+    assert list(renamed.devices())[2:] == ["node1:CPU:0", "node0:GPU:1"]
+    with pytest.raises(InvalidOptionError, match="expected at most the 1 nodes of the cluster, got 2"):
+        renamed_nodes(STRATEGY, 1)
+
+
+def test_a_strategy_is_built_exported_imported_and_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", f"sqlite:///{tmp_path / 'rules.db'}")
+    zoo.save("light-mlp", tmp_path / "model.onnx", batch=8)
+    names = ("model.onnx", "step.onnx", "s.json", "s.pb", "again.json", "out.onnx", "r.json", "pair.yaml")
+    model, step, built, message, again, out, report, pair = (str(tmp_path / name) for name in names)
+    Path(pair).write_text("nodes: [{devices: 2, device: t4, link: {bandwidth: 16 GB/s, latency: 5 us}}]")
+    assert run(["train-graph", model, "-o", step, "--optimizer", "sgd"]) == 0
+    assert run(["strategy", "build", "UnevenPartitionedPS", step, "--cluster", pair, "-o", built]) == 0
+    assert run(["strategy", "export", built, "-o", message]) == 0
+    assert run(["strategy", "import", message, "-o", again]) == 0
+    assert Path(built).read_bytes() == Path(again).read_bytes()
+    given = ["--cluster", pair, "--objective", "training", "--report", report, "--strategy", message]
+    assert run(["optimize", step, "-o", out, *given]) == 0
+    content = json.loads(Path(report).read_text())
+    assert (content["returned"], content["equivalence"]["passed"]) == ("optimized", True)
+    assert content["parallel"]["strategy"] == "UnevenPartitionedPS"
+    assert content["parallel"]["synchronisation"] == json.loads(Path(built).read_text())
+    assert run(["timeline", step, report, "--cluster", pair, "-o", str(tmp_path / "t.json")]) == 2
+    assert "gradients that the strategy merges or divides" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["build", "DDP", "step.onnx"], "builder: expected one of PS, PSLoadBalancing, "),
+        (["import", "none.pb"], "none.pb: cannot be read as a strategy: No such file"),
+        (["export", "s.json"], "output: expected a path that ends in .pb, got "),
+    ],
+)
+def test_bad_words_are_one_sentence(
+    words: list[str],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if words[0] == "build":
+        zoo.save("light-mlp", tmp_path / "model.onnx", batch=8)
+        assert run(["train-graph", "model.onnx", "-o", "step.onnx"]) == 0
+        words = [*words, "--cluster", "autodist-b4"]
+    assert run(["strategy", *words, "-o", "out.json"]) == 2
+    assert sentence in capsys.readouterr().err
