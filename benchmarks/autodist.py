@@ -4,8 +4,8 @@
     python -m benchmarks autodist --ablations [NETWORK:SAMPLES ...]
 
 SAMPLES are those of each device. Every row is one step by SGD on one cluster of AutoDist's table 1. Batch
-normalisation uses fixed statistics, since the sums of global ones cannot be divided among devices. ``ratio``
-is the time of the best builder divided by that of the automatic strategy; ``ranking`` is the share of pairs of
+normalisation uses fixed statistics, since means over all samples would gather whole activations. ``ratio`` is
+the time of the best builder divided by that of the automatic strategy; ``ranking`` is the share of pairs of
 trials that the learned ranking orders correctly before it learns from them, over all rounds. With
 ``--ablations`` one aspect of the strategies is switched off in turn.
 """

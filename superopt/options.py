@@ -153,8 +153,8 @@ class Options:
     strategy: Annotated[
         str | None,
         Option(
-            "With a cluster and a training step: how gradients are summed and where states are updated, by name "
-            "or by a strategy's file (*.json, *.pb)",
+            "With a cluster and a training step: how gradients are summed and states updated, by name or "
+            "by a strategy's file (*.json, *.pb)",
             _STRATEGIES,
             unset="searched for",
             pattern=_STRATEGY_FILE,

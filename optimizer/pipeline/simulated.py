@@ -186,21 +186,17 @@ class SimulatedTrial(Trial[PlannedVariant]):
         prices = Prices(self._cluster)
         planner = StrategyPlanner(graph, layout, prices, self._licences.allow)
         end = self._until(_FIRST_PLAN_SHARE)
-        strategy = strategy_named(
-            name, planner, self._request.options.seed, lambda: time.monotonic() > end
-        )
+        strategy = strategy_named(name, planner, self._request.options.seed, lambda: time.monotonic() > end)
         planned = planner.planned(strategy)
         if planned.divided:
             state = planned.divided[0]
             raise InvalidOptionError(
                 f"strategy: the state {state.whole!r} would become one state for each part of its parameter, "
-                f"such as {state.input!r}, and the result keeps the inputs of the step: expected parts of equal "
-                "size on different servers, or an optimizer without such states"
+                f"such as {state.input!r}, and the result keeps the inputs of the step: expected parts of "
+                "equal size on different servers, or an optimizer without such states"
             )
         title = strategy.identity or Path(name).name
-        chosen = self._planner.evaluated(
-            planned.subject, Proposal(title, Origin.GIVEN, planned.plan)
-        )
+        chosen = self._planner.evaluated(planned.subject, Proposal(title, Origin.GIVEN, planned.plan))
         return PlannedVariant(planned.graph, (), (), planned.subject, chosen, strategy)
 
     def _search(self, original: Original) -> PlannedVariant:

@@ -58,8 +58,8 @@ class PricedVariant(Variant):
 
 @dataclass(frozen=True, slots=True)
 class PlannedVariant(Variant):
-    """A variant for a cluster, with its plan as the simulator evaluates it, and the strategy of synchronisation
-    by which its graph and plan were made, if any."""
+    """A variant for a cluster, with its plan as the simulator evaluates it, and the strategy by which its
+    graph and plan were made, if any."""
 
     subject: Subject
     chosen: SimulatedPlan

@@ -80,5 +80,3 @@ def write_strategy(strategy: Strategy, path: Path) -> None:
     is_message = path.suffix == ".pb"
     content = strategy_to_wire(strategy) if is_message else strategy_to_text(strategy).encode()
     write_atomically(path, content)
-
-

@@ -104,7 +104,7 @@ def test_the_page_of_a_report_is_made_from_its_json(
             "objective: expected one of latency, throughput, flops, memory, traffic, launches, training",
         ),
         ("--cluster", "nodes.yaml", "nodes.yaml: cannot be read as a cluster description"),
-        ("--cluster", "dgx", "cluster: expected a file or one of summit-node, dgx-a100"),
+        ("--cluster", "dgx", "cluster: expected a file, one of summit-node, dgx-a100"),
         ("--plan", "report.json", "--plan requires --cluster"),
         ("--runtime", "tvm", "runtime: expected one of portable, onnxruntime, got 'tvm'"),
         ("--dim", "batch=\u0663", "dim: expected NAME=SIZE, as in batch=8, got 'batch=\u0663'"),

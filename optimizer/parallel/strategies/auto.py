@@ -140,9 +140,7 @@ class AutoStrategy:
             for strategy in (self._sampler.strategy(draft),)
             for features in (self._extractor.of(strategy),)
         ]
-        level = self.ranking.fidelity(
-            [one.features for one in recent], [one.microseconds for one in recent]
-        )
+        level = self.ranking.fidelity([one.features for one in recent], [one.microseconds for one in recent])
         elite = [proposal for proposal in proposals if proposal.score >= level]
         if len(elite) < count:
             elite = sorted(proposals, key=lambda proposal: -proposal.score)[: 4 * count]
@@ -196,9 +194,7 @@ def _diverse(proposals: Sequence[_Proposal], count: int) -> list[_Proposal]:
     left, taken = list(proposals), list[_Proposal]()
     nearest = [0.0] * len(left)
     while left and len(taken) < count:
-        place = max(
-            range(len(left)), key=lambda n: left[n].score - _DIVERSITY * spread * nearest[n]
-        )
+        place = max(range(len(left)), key=lambda n: left[n].score - _DIVERSITY * spread * nearest[n])
         chosen = left.pop(place)
         nearest.pop(place)
         taken.append(chosen)

@@ -4,7 +4,7 @@
 |---|---|
 | PS | all on the first server |
 | PSLoadBalancing | each on the server with the fewest bytes so far |
-| PartitionedPS | in parts along the first axis, as many as its smallest divisor, on the servers with the fewest bytes |
+| PartitionedPS | along the first axis in as many parts as its smallest divisor, on servers as before |
 | UnevenPartitionedPS | the same with the smallest number that is no divisor |
 | AllReduce | all-reduces, ``chunk`` variables merged into one |
 | PartitionedAR | in parts as PartitionedPS, all-reduced, ``chunk`` parts merged into one |
@@ -13,7 +13,7 @@
 
 In difference to the published builders, a variable whose axis has no divisor below ``MOST_PARTS`` is not
 divided: those cut an axis of prime length into single rows.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _reduced_parts(
 
 
 def _first_axis_reduced(variables: Sequence[Variable], setting: Setting) -> Sequence[VariableSync]:
-    return _reduced_parts(variables, setting, lambda variable: 0)
+    return _reduced_parts(variables, setting, lambda _: 0)
 
 
 def _random_axis_reduced(variables: Sequence[Variable], setting: Setting) -> Sequence[VariableSync]:

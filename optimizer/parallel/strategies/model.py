@@ -109,8 +109,8 @@ class VariableSync:
 
 @dataclass(frozen=True)
 class Strategy:
-    """A complete strategy. ``replicas`` are the devices that run the graph, ``identity`` is any name, ``path``
-    the file in which a peer stored it."""
+    """A complete strategy. ``replicas`` are the devices that run the graph, ``identity`` is any name,
+    ``path`` the file in which a peer stored it."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 

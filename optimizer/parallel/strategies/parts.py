@@ -38,8 +38,8 @@ class PartState:
 
 @dataclass
 class PartUpdates:
-    """Updates one variable in parts. Afterwards ``owners`` are the nodes of each part's update, ``everywhere``
-    the nodes that run on all devices."""
+    """Updates one variable in parts. Afterwards ``owners`` are the nodes of each part's update,
+    ``everywhere`` the nodes that run on all devices."""
 
     subject: Subject
     sharded: ShardedStates

@@ -1,4 +1,4 @@
-"""Plan of a training step by a strategy: the graph with the parts and groups of the strategy, and who runs what.
+"""Plan of a training step by a strategy: the graph with its parts and groups, and who runs what.
 
 The graph computes the same; gradients that are exchanged together are laid end to end, and variables whose
 parts differ in size or share a server are updated part by part. Everything else is a matter of the plan:
@@ -25,7 +25,13 @@ from superopt.optimizer.parallel.simulator.prices import Prices
 from superopt.optimizer.parallel.states import StepLayout
 from superopt.optimizer.parallel.strategies.cutting import Cutter
 from superopt.optimizer.parallel.strategies.merging import Merging, Piece
-from superopt.optimizer.parallel.strategies.model import Collective, Server, Strategy, Synchronizer, VariableSync
+from superopt.optimizer.parallel.strategies.model import (
+    Collective,
+    Server,
+    Strategy,
+    Synchronizer,
+    VariableSync,
+)
 from superopt.optimizer.parallel.strategies.parts import PartState, PartUpdates
 from superopt.optimizer.parallel.strategies.timetable import Timetable
 from superopt.optimizer.parallel.strategies.variables import (
@@ -209,9 +215,7 @@ class _Planning:
             self.alone.update(dict.fromkeys(variable.lookups, device))
 
     def _in_parts(self, variable: Variable, config: VariableSync, pieces: Sequence[Piece]) -> None:
-        updates = PartUpdates(
-            self.planner.subject, self.sharded, self.cutter, variable, config, pieces
-        )
+        updates = PartUpdates(self.planner.subject, self.sharded, self.cutter, variable, config, pieces)
         following = updates.parameter()
         self.states.extend(updates.moments())
         self.everywhere |= updates.everywhere

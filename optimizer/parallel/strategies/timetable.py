@@ -186,8 +186,8 @@ class Timetable:
                 part = (variable.name, number)
                 if isinstance(one, Collective):
                     if variable.is_sparse:
-                        kind, size = CollectiveKind.ALL_GATHER, self._row_bytes(variable)
-                        yield _Exchange((part,), ready, kind, None, size, 0)
+                        rows = self._row_bytes(variable)
+                        yield _Exchange((part,), ready, CollectiveKind.ALL_GATHER, None, rows, 0)
                         continue
                     own = _Exchange((part,), ready, CollectiveKind.ALL_REDUCE, None, size, 0)
                     groups.setdefault(one.group, []).append(own)

@@ -111,8 +111,8 @@ class DeviceNames:
 
 
 def require_strategy(strategy: Strategy, variables: Sequence[Variable], cluster: Cluster) -> None:
-    """Raises InvalidOptionError, with the first defect, unless the strategy is one for these variables on this
-    cluster."""
+    """Raises InvalidOptionError, with the first defect, unless the strategy is one for these variables on
+    this cluster."""
     defect = next(_defects(strategy, variables, cluster), None)
     if defect is not None:
         raise InvalidOptionError(f"strategy: {defect}")

@@ -4,14 +4,15 @@
 |---|---|
 | Strategy | id = 1, path = 2, repeated Node node_config = 3, GraphConfig graph_config = 4 |
 | GraphConfig | repeated string replicas = 1 |
-| Node | var_name = 1, PSSynchronizer = 2 or AllReduceSynchronizer = 3, partitioner = 4, repeated Node part_config = 5 |
+| Node | var_name = 1, PSSynchronizer = 2 or AllReduceSynchronizer = 3, partitioner = 4, parts as Nodes = 5 |
 | PSSynchronizer | reduction_destination = 1, local_replication = 2, sync = 3, staleness = 4 |
-| AllReduceSynchronizer | spec = 1 (AUTO, NCCL, RING), compressor = 2 (none, Horovod, Horovod with feedback), group = 3 |
+| AllReduceSynchronizer | spec = 1, compressor = 2, group = 3 |
 
+``spec`` is 0 AUTO, 1 NCCL, 2 RING; ``compressor`` 0 none, 1 Horovod's, 2 the same with error feedback;
 ``partitioner`` is the partition as a text, ``2,1``. Fields at their defaults are left out (proto3), and of a
 field that is given twice the last one counts. Fields of other numbers are refused, since a strategy without
 them would mean something else.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 

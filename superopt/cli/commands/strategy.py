@@ -123,7 +123,9 @@ def import_(
     del database
     strategy = import_strategy(path, None if cluster is None else find_cluster(cluster))
     if out.suffix == ".pb":
-        raise InvalidOptionError(f"output: expected a JSON file, got {out}; `superopt strategy export` writes it")
+        raise InvalidOptionError(
+            f"output: expected a JSON file, got {out}; `superopt strategy export` writes it"
+        )
     _written(strategy, out, as_json=as_json)
 
 

@@ -14,6 +14,8 @@ from superopt.optimizer.parallel.cluster import (
     named_description,
     parse_cluster,
 )
+from superopt.optimizer.parallel.collectives import Collectives
+from superopt.optimizer.parallel.communication import CollectiveKind, CollectiveStep
 from superopt.optimizer.parallel.topology import Link
 from tests.optimizer.parallel.bad_clusters import BAD, GOOD
 
@@ -84,8 +86,8 @@ def test_machines_by_name(name: str) -> None:
         (
             "summit",
             (
-                "cluster: expected a file or one of summit-node, dgx-a100, dgx-h100, p4d, 4x-t4, with a "
-                "number of nodes as in dgx-h100:4, got 'summit'"
+                "cluster: expected a file, one of summit-node, dgx-a100, dgx-h100, p4d, 4x-t4 with a "
+                "number of nodes as in dgx-h100:4, or autodist-a1 to autodist-b12, got 'summit'"
             ),
         ),
         ("dgx-h100:0", "cluster: expected 1 to 512 nodes of dgx-h100, got 0"),
@@ -96,6 +98,43 @@ def test_a_bad_name_is_one_sentence(name: str, sentence: str) -> None:
     with pytest.raises(InvalidOptionError) as caught:
         named_cluster(name)
     assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("name", "devices", "bandwidth", "flow"),
+    [
+        ("a2", [1] * 11, [40], None),
+        ("b7", [4] * 4, [50], 1.25e9),
+        ("b9", [1, 4], [10, 25], 1.25e9),
+        ("b11", [4] * 4, [25, 50], 1.25e9),
+        ("b12", [1, 4], [25, 50], 1.25e9),
+    ],
+)
+def test_clusters_of_autodist(
+    name: str, devices: list[int], bandwidth: list[int], flow: float | None
+) -> None:
+    cluster = named_cluster(f"autodist-{name}")
+    assert [len(node.devices) for node in cluster.nodes] == devices
+    networks = {node.network for node in cluster.nodes if node.network is not None}
+    assert sorted(network.up / 1.25e8 for network in networks) == bandwidth
+    assert {network.flow for network in networks} == {flow}
+    assert parse_cluster(named_description(f"autodist-{name}"), name) == cluster
+
+
+def test_single_transfers_are_slower_than_the_network() -> None:
+    """A hierarchical all-reduce has four transfers between two nodes, a ring one."""
+    text = """
+nodes: [{count: 2, devices: 4, device: t4, link: {bandwidth: 100 GB/s}}]
+network: {bandwidth: 4 GB/s, flow: 1 GB/s}
+"""
+    cluster = parse_cluster(text, "c")
+    assert cluster.link(0, 4).bandwidth == 1e9
+    assert cluster.link(0, 1).bandwidth == 100e9
+    nothing = ((),) * 8
+    step = CollectiveStep(CollectiveKind.ALL_REDUCE, tuple(range(8)), 10**9, nothing, nothing, 0)
+    costs = {cost.algorithm: cost.microseconds for cost in Collectives(cluster).costs(step)}
+    assert 1.7e6 < costs["ring"] < 1.8e6
+    assert costs["hierarchical"] < 0.3e6
 
 
 def test_a_device_may_be_a_cost_profile_beside_the_file(tmp_path: Path) -> None:

@@ -44,11 +44,11 @@ MESSAGE = b"".join(
     (
         b"\x0a\x0d20201125T2221",  # 1: id
         b"\x12\x0d/tmp/strategy",  # 2: path
-        b"\x1a\x1d" b"\x0a\x03w:0" b"\x12\x16\x0a\x0e10.0.0.2:CPU:0" b"\x10\x01\x18\x01\x20\x03",
-        b"\x1a\x0d" b"\x0a\x03v:0" b"\x1a\x06\x08\x01\x10\x02\x18\x02",
-        b"\x1a\x34" b"\x0a\x01t" b"\x22\x031,2",
-        b"\x2a\x1c\x0a\x08t/part_0" b"\x12\x10\x0a\x0e10.0.0.1:GPU:1",
-        b"\x2a\x0c\x0a\x08t/part_1" b"\x1a\x00",
+        b"\x1a\x1d\x0a\x03w:0\x12\x16\x0a\x0e10.0.0.2:CPU:0\x10\x01\x18\x01\x20\x03",
+        b"\x1a\x0d\x0a\x03v:0\x1a\x06\x08\x01\x10\x02\x18\x02",
+        b"\x1a\x34\x0a\x01t\x22\x031,2",
+        b"\x2a\x1c\x0a\x08t/part_0\x12\x10\x0a\x0e10.0.0.1:GPU:1",
+        b"\x2a\x0c\x0a\x08t/part_1\x1a\x00",
         b"\x22\x20\x0a\x0e10.0.0.1:GPU:0\x0a\x0e10.0.0.2:GPU:0",  # 4: graph_config
     )
 )
@@ -78,7 +78,10 @@ def test_json_is_read_as_it_was_written() -> None:
         (b"\x0d\x00\x00\x00\x00", "s.pb: Strategy: field 1 has the wire type 5"),
         (b"\x1a\x07\x0a\x01w\x12\x00\x1a\x00", "s.pb: Node: w: expected one synchroniser, got two"),
         (b"\x1a\x06\x0a\x01w\x22\x01x", "s.pb: Node: w: partitioner: expected numbers as 2,1, got 'x'"),
-        (b"\x1a\x07\x0a\x01w\x1a\x02\x10\x03", "s.pb: AllReduceSynchronizer: compressor: expected 0 to 2, got 3"),
+        (
+            b"\x1a\x07\x0a\x01w\x1a\x02\x10\x03",
+            "s.pb: AllReduceSynchronizer: compressor: expected 0 to 2, got 3",
+        ),
         (b"\x1a\x05\x2a\x03\x0a\x01p", "s.pb: part_config: p: expected a synchroniser"),
         (b"\x0a\x01\xff", "s.pb: Strategy: expected texts in UTF-8"),
     ],

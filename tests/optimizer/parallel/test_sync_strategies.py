@@ -172,7 +172,10 @@ def test_a_table_on_a_server_does_not_travel() -> None:
 
 
 def _changed(
-    strategy: Strategy, synchronizer: Server | Collective | None, partition: tuple[int, ...] = (), parts: int = 0
+    strategy: Strategy,
+    synchronizer: Server | Collective | None,
+    partition: tuple[int, ...] = (),
+    parts: int = 0,
 ) -> Strategy:
     made = tuple(Part(f"p{number}", Collective()) for number in range(parts))
     first = replace(strategy.variables[0], synchronizer=synchronizer, partition=partition, parts=made)
@@ -212,7 +215,10 @@ WHICH = "strategy: variable 'dense_0.kernel': "
             lambda s: _changed(s, Collective(), (2, 1), 2),
             WHICH + "expected one synchroniser or parts, got both",
         ),
-        (lambda s: _changed(s, None, (2,), 2), WHICH + "partition: expected 2 numbers for the shape (64, 32)"),
+        (
+            lambda s: _changed(s, None, (2,), 2),
+            WHICH + "partition: expected 2 numbers for the shape (64, 32)",
+        ),
         (
             lambda s: _changed(s, None, (65, 1), 65),
             WHICH + "partition: axis 0 of size 64: expected 1 to 64 parts, got 65",
@@ -281,7 +287,9 @@ def test_an_aspect_that_is_switched_off_does_not_vary(without: Aspect) -> None:
             assert all(isinstance(part, Collective) for part in parts)
         case Aspect.GROUPS:
             for strategy in drawn:
-                groups = [p.group for v in strategy.variables for p in v.synchronizers if isinstance(p, Collective)]
+                groups = [
+                    p.group for v in strategy.variables for p in v.synchronizers if isinstance(p, Collective)
+                ]
                 assert len(set(groups)) == len(groups)
 
 
