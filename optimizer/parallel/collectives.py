@@ -3,8 +3,8 @@
 A collective is made of hops between devices. Each hop occupies the channels of its path for its bytes divided
 by their bandwidth, and takes longer where a single transfer is slower than its channels; the latencies of
 dependent rounds add up. With S bytes and n devices a ring all-reduce has 2 (n - 1) rounds and sends
-2 (n - 1) / n S bytes over every hop; a tree has 2 log2 n rounds with S bytes on every edge; both are pipelined
-in small chunks, so that all hops work at once. A hierarchical all-reduce reduces within nodes, then between
+2 (n - 1) / n S bytes over every hop; a tree has 2 log2 n rounds with S bytes on every edge; both are in
+small chunks, so that all hops work at once. A hierarchical all-reduce reduces within nodes, then between
 them, then gathers within nodes, one phase after the other.
 """
 

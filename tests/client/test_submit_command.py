@@ -109,7 +109,7 @@ def test_submitted_followed_and_written(
         (["--no-wait", "-o", "x.onnx"], 2, "--no-wait excludes --output and --report"),
         (["--dim", "batch"], 2, "dim: expected NAME=SIZE"),
         (["-o", "-"], 2, "net.onnx has external data"),
-        (["--cluster", "cray-1"], 2, "cluster: expected a file or one of"),
+        (["--cluster", "cray-1"], 2, "cluster: expected a file, one of"),
     ],
 )
 def test_failures_have_their_exit_codes(
