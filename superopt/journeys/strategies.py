@@ -63,7 +63,7 @@ def build_strategy(planner: StrategyPlanner, builder: str, *, chunk: int, seed: 
 
 
 def auto_strategy(planner: StrategyPlanner, effort: Effort, seconds: float) -> Found:
-    """The best strategy that a search finds, within so many seconds after the builders."""
+    """The best strategy that a search finds; after so many seconds only the builders are tried."""
     end = time.monotonic() + seconds
     return AutoStrategy(planner, replace(effort, is_over=lambda: time.monotonic() > end)).search()
 

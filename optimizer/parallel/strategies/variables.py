@@ -24,6 +24,7 @@ from superopt.optimizer.parallel.strategies.model import (
 )
 from superopt.optimizer.parallel.tasks import shape_of, tensor_of
 from superopt.optimizer.parallel.topology import Cluster
+from superopt.optimizer.training.description import Role
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def variables_of(subject: Subject, sharded: ShardedStates) -> tuple[Variable, ..
             readers.setdefault(node, []).append(operation.node)
     found: list[Variable] = []
     for state in subject.step.states:
-        if state.of is not None or state.role.value != "parameter":
+        if state.role is not Role.PARAMETER:
             continue
         reading = [node for node in readers.get(state.input, ()) if node not in sharded.updates]
         lookups = tuple(node for node in reading if _takes_rows(subject, node, state.input))
