@@ -72,6 +72,10 @@ EXEMPTIONS: Mapping[str, Exemption] = {
     "optimizer/cost/roofline.py": Exemption(
         "a product and a sum are what it times to know how fast a device is", frozenset({"add", "matmul"})
     ),
+    "optimizer/parallel/strategies/cutting.py": Exemption(
+        "cuts and joins gradients as a strategy of synchronisation says",
+        frozenset({"concat", "reshape", "split"}),
+    ),
     "optimizer/training/builder.py": Exemption(_WRITES),
     "optimizer/training/losses.py": Exemption(_WRITES),
     "optimizer/training/optimizers.py": Exemption(_WRITES),

@@ -29,7 +29,7 @@ def regions_of_partition(shape: Sequence[int], partition: Sequence[int]) -> Iter
 
 
 class Cutter:
-    """Adds cuts and joints to a graph; ``joints`` are the nodes that join, ``cuts`` those that cut."""
+    """Adds nodes to a graph that cut and join tensors."""
 
     def __init__(self, editor: GraphEditor) -> None:
         self.editor = editor
@@ -40,6 +40,14 @@ class Cutter:
         assert isinstance(type_, TensorType), "strategies are about tensors"
         return shape_of(type_)
 
+    def cut(self, value: Value, axis: int, sizes: Sequence[int]) -> tuple[Value, ...]:
+        """The pieces of those sizes along an axis, from one node."""
+        return self.editor.add(Split(axis, tuple(sizes)), (value,)).values
+
+    def end_to_end(self, values: Sequence[Value]) -> Value:
+        """The values joined along the first axis."""
+        return self.editor.add(Concat(0), values).value
+
     def parts(self, value: Value, partition: Sequence[int]) -> tuple[list[Value], list[NodeId]]:
         """The parts of a value, row-major, and the new nodes."""
         values, added = [value], list[NodeId]()
@@ -49,9 +57,9 @@ class Cutter:
             found: list[Value] = []
             for whole in values:
                 sizes = sizes_of_parts(self.shape(whole)[axis], count)
-                node = self.editor.add(Split(axis, sizes), (whole,))
-                added.append(node.id)
-                found.extend(node.values)
+                pieces = self.cut(whole, axis, sizes)
+                added.append(pieces[0].node)
+                found.extend(pieces)
             values = found
         return values, added
 
@@ -77,9 +85,8 @@ class Cutter:
             if (start, stop) == (0, size):
                 continue
             sizes = tuple(length for length in (start, stop - start, size - stop) if length)
-            node = self.editor.add(Split(axis, sizes), (value,))
-            added.append(node.id)
-            value = node.values[int(start > 0)]
+            value = self.cut(value, axis, sizes)[int(start > 0)]
+            added.append(value.node)
         return value, added
 
     def reshaped(self, value: Value, shape: tuple[int, ...]) -> Value:

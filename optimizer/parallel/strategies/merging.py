@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from superopt.ir.graph import NodeId, Value
-from superopt.ops.shape import Concat, Split
 from superopt.optimizer.parallel.search.choices import is_summed
 from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.sharded_states import ShardedStates
@@ -104,9 +103,9 @@ class Merging:
             cutter.reshaped(piece.value, (math.prod(shape),))
             for piece, shape in zip(pieces, shapes, strict=True)
         ]
-        joined = cutter.editor.add(Concat(0), flat)
-        cut = cutter.editor.add(Split(0, tuple(math.prod(shape) for shape in shapes)), (joined.value,))
-        found = [cutter.reshaped(value, shape) for value, shape in zip(cut.values, shapes, strict=True)]
-        added = (cut.id, *(value.node for value in found))
+        joined = cutter.end_to_end(flat)
+        values = cutter.cut(joined, 0, [math.prod(shape) for shape in shapes])
+        found = [cutter.reshaped(value, shape) for value, shape in zip(values, shapes, strict=True)]
+        added = (values[0].node, *(value.node for value in found))
         self.everywhere |= dict.fromkeys(added, max(piece.arrives for piece in pieces))
         return found

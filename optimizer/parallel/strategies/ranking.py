@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from superopt.optimizer.parallel.strategies.model import Collective, Strategy
 from superopt.optimizer.parallel.strategies.timetable import Timetable, part_bytes
+from superopt.optimizer.parallel.strategies.variables import DeviceNames
 
 Vector = NDArray[np.float64]
 
@@ -49,7 +50,8 @@ class FeatureExtractor:
         table = self.timetable
         arrivals = table.arrivals(strategy)
         groups: dict[int, int] = {}
-        loads: dict[str, int] = {}
+        names, devices = DeviceNames(table.prices.cluster), table.prices.cluster.devices
+        loads: dict[int, int] = {}
         parts = sparse = 0
         for variable in table.variables:
             config = strategy.by_name[variable.name]
@@ -58,16 +60,16 @@ class FeatureExtractor:
             for synchronizer, size in zip(config.synchronizers, sizes, strict=True):
                 if isinstance(synchronizer, Collective):
                     groups[synchronizer.group] = groups.get(synchronizer.group, 0) + size
-                elif variable.is_sparse:
-                    sparse += size
                 else:
-                    server = synchronizer.destination
-                    loads[server] = loads.get(server, 0) + size
+                    node = devices[names.numbers[synchronizer.destination]].node
+                    sparse += size if variable.is_sparse else 0
+                    moved = table.row_bytes(variable) if variable.is_sparse else size
+                    loads[node] = loads.get(node, 0) + moved
         total = max(1, sum(variable.bytes for variable in table.variables))
         mean = sum(loads.values()) / max(1, len(loads))
         return np.array(
             [
-                max(arrivals.finished, table.computed_at + arrivals.copying),
+                table.looked_up(strategy) + max(arrivals.finished, table.computed_at + arrivals.copying),
                 arrivals.finished - table.computed_at,
                 sum(map(table.reduced_in, groups.values())),
                 max(map(table.served_in, loads.values()), default=0.0),

@@ -135,7 +135,7 @@ class Sampler:
         return tuple(parts if axis == chosen else 1 for axis in range(len(variable.shape)))
 
     def _servers(self) -> tuple[str, ...]:
-        return self.random.choice((self.names.hosts, self.names.accelerators))
+        return self.random.choice((self.names.hosts, self.names.by_place))
 
     def _groups(self) -> int | None:
         if Aspect.GROUPS not in self.aspects:

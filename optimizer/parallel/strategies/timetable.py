@@ -26,7 +26,7 @@ from superopt.optimizer.parallel.sharded_states import ShardedStates
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulator
 from superopt.optimizer.parallel.simulator.prices import Prices
 from superopt.optimizer.parallel.strategies.cutting import regions_of_partition
-from superopt.optimizer.parallel.strategies.model import Collective, Strategy, VariableSync
+from superopt.optimizer.parallel.strategies.model import Collective, Server, Strategy, VariableSync
 from superopt.optimizer.parallel.strategies.variables import DeviceNames, Variable
 from superopt.optimizer.parallel.tasks import tensor_of
 
@@ -186,7 +186,7 @@ class Timetable:
                 part = (variable.name, number)
                 if isinstance(one, Collective):
                     if variable.is_sparse:
-                        rows = self._row_bytes(variable)
+                        rows = self.row_bytes(variable)
                         yield _Exchange((part,), ready, CollectiveKind.ALL_GATHER, None, rows, 0)
                         continue
                     own = _Exchange((part,), ready, CollectiveKind.ALL_REDUCE, None, size, 0)
@@ -194,7 +194,7 @@ class Timetable:
                     continue
                 server = names.numbers[one.destination]
                 is_remote = variable.is_sparse and not config.is_partitioned and not one.local_replication
-                summed = self._row_bytes(variable) if is_remote else size
+                summed = self.row_bytes(variable) if is_remote else size
                 yield _Exchange(
                     (part,), ready, CollectiveKind.REDUCE_SCATTER, server, summed, 0 if is_remote else size
                 )
@@ -204,7 +204,19 @@ class Timetable:
             size = sum(member.summed for member in members)
             yield _Exchange(parts, ready, CollectiveKind.ALL_REDUCE, None, size, 0)
 
-    def _row_bytes(self, variable: Variable) -> int:
+    def looked_up(self, strategy: Strategy) -> float:
+        """Microseconds until the rows that servers look up are there: those of one node in turn."""
+        names, cluster = DeviceNames(self.prices.cluster), self.prices.cluster
+        nodes: dict[int, float] = {}
+        for variable in self.variables:
+            config = strategy.by_name[variable.name]
+            one = config.synchronizer
+            if variable.is_sparse and isinstance(one, Server) and not one.local_replication:
+                node = cluster.devices[names.numbers[one.destination]].node
+                nodes[node] = nodes.get(node, 0.0) + self.served_in(self.row_bytes(variable)) / 2
+        return max(nodes.values(), default=0.0)
+
+    def row_bytes(self, variable: Variable) -> int:
         """Bytes of the rows that one step takes of a variable."""
         graph = self.subject.graph
         types: list[TensorType] = [tensor_of(graph, graph[node].value) for node in variable.lookups]

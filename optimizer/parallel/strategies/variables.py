@@ -96,6 +96,12 @@ class DeviceNames:
         """The names of the hosts."""
         return tuple(f"node{number}:CPU:0" for number in range(len(self.cluster.nodes)))
 
+    @cached_property
+    def by_place(self) -> tuple[str, ...]:
+        """The names of all devices: the first of each node, the second of each, and so on."""
+        numbered = sorted(self.accelerators, key=lambda name: int(name.rpartition(":")[2]))
+        return tuple(numbered)
+
     @property
     def servers(self) -> tuple[str, ...]:
         """The devices that serve as parameter servers by default: the hosts, or the devices of a single

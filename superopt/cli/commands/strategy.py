@@ -67,7 +67,7 @@ def auto(
     out: OutputOption,
     trials: Annotated[int, typer.Option(help="Strategies to simulate beside the builders'.", min=0)] = 48,
     budget: Annotated[
-        float, typer.Option(help="Most seconds; the builders are tried in any case.", min=0)
+        float, typer.Option(help="Seconds; builders are tried in any case.", min=0)
     ] = 60.0,
     chunk: ChunkOption = 128,
     seed: SeedOption = 0,

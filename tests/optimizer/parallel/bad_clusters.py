@@ -10,7 +10,7 @@ nodes:
 network: {bandwidth: 50 GB/s, latency: 5 us}
 """
 
-DEVICES = "h100-sxm, a100-sxm-80gb, a100-sxm-40gb, v100-sxm2, p100-sxm2, t4"
+DEVICES = "h100-sxm, a100-sxm-80gb, a100-sxm-40gb, v100-sxm2, p100-sxm2, t4, titan-x, m60"
 A_DEVICE = f"expected one of {DEVICES}, a cost profile *.jsonl, or fields flops and memory_bandwidth"
 SIZES = "B, kB, MB, GB, TB, PB, KiB, MiB, GiB, TiB, PiB"
 
