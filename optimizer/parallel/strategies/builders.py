@@ -76,6 +76,11 @@ class _Loads:
             self.bytes[server] = self.bytes.get(server, 0.0) + size / count
         return found
 
+    def server(self, size: float) -> Server:
+        """The server of one variable of that size."""
+        (found,) = self.least(size)
+        return Server(found)
+
 
 def _loads(setting: Setting) -> _Loads:
     return _Loads(DeviceNames(setting.cluster).servers)
@@ -88,7 +93,7 @@ def _all_on_one(variables: Sequence[Variable], setting: Setting) -> Sequence[Var
 
 def _balanced(variables: Sequence[Variable], setting: Setting) -> Sequence[VariableSync]:
     loads = _loads(setting)
-    return [VariableSync(one.name, Server(*loads.least(one.bytes))) for one in variables]
+    return [VariableSync(one.name, loads.server(one.bytes)) for one in variables]
 
 
 def _served_parts(
@@ -151,9 +156,7 @@ def _by_sparsity(variables: Sequence[Variable], setting: Setting) -> Sequence[Va
     return [
         VariableSync(
             variable.name,
-            Server(*loads.least(variable.bytes))
-            if variable.is_sparse
-            else Collective(number // setting.chunk),
+            loads.server(variable.bytes) if variable.is_sparse else Collective(number // setting.chunk),
         )
         for number, variable in enumerate(variables)
     ]

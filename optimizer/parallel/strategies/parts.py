@@ -113,7 +113,7 @@ class PartUpdates:
                 return Value(self._input(state, number))
         if value.node in self.sharded.updates and value not in self._cut:
             operation = self.subject.operations[self.subject.numbers[value.node]]
-            if isinstance(operation.operator, Operator) and _is_elementwise(operation):
+            if _is_elementwise(operation):
                 return self._updated(value.node, operation.operator, operation.splits, number)
         if value not in self._cut:
             self._cut[value], added = self.cutter.parts(value, self.config.partition)

@@ -91,8 +91,8 @@ class Ranking:
 
     features: list[Vector] = field(default_factory=list[Vector])
     times: list[float] = field(default_factory=list[float])
-    _scale: Vector = field(default_factory=lambda: np.ones(len(NAMES)))
-    _weights: Vector = field(default_factory=lambda: _predefined(np.ones(len(NAMES))))
+    _scale: Vector = field(default_factory=lambda: _ones())
+    _weights: Vector = field(default_factory=lambda: _predefined(_ones()))
 
     def score(self, features: Vector) -> float:
         """The negative of the predicted cost, in arbitrary units."""
@@ -102,9 +102,10 @@ class Ranking:
         """Adds trials, with their microseconds, and trains the weights anew."""
         self.features.extend(features)
         self.times.extend(times)
-        rows = np.array(self.features)
-        deviation = rows.std(axis=0)
-        self._scale = np.where(deviation > 0, deviation, np.maximum(1.0, abs(rows).max(axis=0)))
+        rows: Vector = np.array(self.features)
+        deviation: Vector = rows.std(axis=0)
+        largest: Vector = np.maximum(_ones(), abs(rows).max(axis=0))
+        self._scale = np.where(deviation > 0, deviation, largest)
         start = _predefined(self._scale)
         start /= max(1e-12, float(np.linalg.norm(start)))
         pairs = [
@@ -117,11 +118,11 @@ class Ranking:
             self._weights = start
             return
         slower, faster = np.array(pairs).T
-        differences = rows[slower] / self._scale - rows[faster] / self._scale
-        weights = start.copy()
+        differences: Vector = rows[slower] / self._scale - rows[faster] / self._scale
+        weights: Vector = start.copy()
         for _ in range(_ROUNDS):
             wrong = 1.0 / (1.0 + np.exp(np.clip(differences @ weights, -50, 50)))
-            slope = -(wrong[:, None] * differences).mean(axis=0) + _PRIOR * (weights - start)
+            slope: Vector = -(wrong[:, None] * differences).mean(axis=0) + _PRIOR * (weights - start)
             weights -= _RATE * slope
         self._weights = weights
 
@@ -150,6 +151,10 @@ def ordered_share(scores: Sequence[float], times: Sequence[float]) -> float | No
         if time > _DISTINCT * other
     ]
     return sum(pairs) / len(pairs) if pairs else None
+
+
+def _ones() -> Vector:
+    return np.ones(len(NAMES), np.float64)
 
 
 def _predefined(scale: Vector) -> Vector:
