@@ -85,13 +85,23 @@ class FeatureExtractor:
         )
 
 
+def _ones() -> Vector:
+    return np.ones(len(NAMES), np.float64)
+
+
+def _predefined(scale: Vector) -> Vector:
+    weights = np.zeros(len(NAMES))
+    weights[0] = scale[0]
+    return weights
+
+
 @dataclass
 class Ranking:
     """The model: scores are higher for strategies that are predicted to be faster."""
 
     features: list[Vector] = field(default_factory=list[Vector])
     times: list[float] = field(default_factory=list[float])
-    _scale: Vector = field(default_factory=lambda: _ones())
+    _scale: Vector = field(default_factory=_ones)
     _weights: Vector = field(default_factory=lambda: _predefined(_ones()))
 
     def score(self, features: Vector) -> float:
@@ -151,13 +161,3 @@ def ordered_share(scores: Sequence[float], times: Sequence[float]) -> float | No
         if time > _DISTINCT * other
     ]
     return sum(pairs) / len(pairs) if pairs else None
-
-
-def _ones() -> Vector:
-    return np.ones(len(NAMES), np.float64)
-
-
-def _predefined(scale: Vector) -> Vector:
-    weights = np.zeros(len(NAMES))
-    weights[0] = scale[0]
-    return weights
