@@ -204,7 +204,7 @@ BAD = {
     ),
     "an unknown field of a link": (
         but("latency: 2", "latncy: 2"),
-        "line 4, column 34: nodes[0].link: expected one of the fields bandwidth, latency, got 'latncy'",
+        "line 4, column 34: nodes[0].link: expected one of the fields bandwidth, latency, flow, got 'latncy'",
     ),
     "a link in flops": (
         but("450 GB/s", "450 TFLOP/s"),

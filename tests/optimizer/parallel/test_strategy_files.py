@@ -128,6 +128,7 @@ def test_a_strategy_is_built_exported_imported_and_used(
     assert run(["strategy", "import", message, "-o", again]) == 0
     assert Path(built).read_bytes() == Path(again).read_bytes()
     given = ["--cluster", pair, "--objective", "training", "--report", report, "--strategy", message]
+    given += ["--budget", "600"]
     assert run(["optimize", step, "-o", out, *given]) == 0
     content = json.loads(Path(report).read_text())
     assert (content["returned"], content["equivalence"]["passed"]) == ("optimized", True)
