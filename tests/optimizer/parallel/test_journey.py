@@ -55,7 +55,7 @@ def test_a_training_step_is_planned_and_still_trains(tmp_path: Path, monkeypatch
     step, out, report = (str(tmp_path / name) for name in ("step.onnx", "out.onnx", "report.json"))
     assert run(["train-graph", str(tmp_path / "model.onnx"), "-o", step, "--optimizer", "adam"]) == 0
     (tmp_path / "plan.json").write_text('{"operators": [], "microbatches": 1}')
-    cluster = ["--cluster", str(tmp_path / "pair.yaml"), "--objective", "training", "--budget", "60"]
+    cluster = ["--cluster", str(tmp_path / "pair.yaml"), "--objective", "training", "--budget", "600"]
     given = ["--plan", str(tmp_path / "plan.json"), "--search", "none", "--report", report]
     assert run(["optimize", step, "-o", out, *cluster, *given]) == 0
     section = json.loads(Path(report).read_text())["parallel"]
@@ -87,5 +87,5 @@ def test_a_strategy_is_for_a_step_on_a_cluster(
     model: Path, capsys: pytest.CaptureFixture[str], cluster: list[str], sentence: str
 ) -> None:
     out = str(model.with_name("out.onnx"))
-    assert run(["optimize", str(model), "-o", out, "--strategy", "zero2", "--budget", "60", *cluster]) == 2
+    assert run(["optimize", str(model), "-o", out, "--strategy", "zero2", "--budget", "600", *cluster]) == 2
     assert sentence in capsys.readouterr().err
