@@ -7,8 +7,7 @@ from typing import cast
 
 from superopt.ir.types import TensorType
 from superopt.ops.base import Operator
-from superopt.ops.matrix import keeps_order
-from superopt.ops.shape import Reshape
+from superopt.ops.shape import reordering_nothing
 
 
 def respelled(operator: Operator, operands: tuple[TensorType, ...]) -> Operator:
@@ -19,10 +18,8 @@ def respelled(operator: Operator, operands: tuple[TensorType, ...]) -> Operator:
         padding = window.margins(_last_two(operands[0]))
         return operator if padding == window.padding else _with(operator, "padding", padding)
     permutation = operator.permutation(operands[0].rank) if operands else None
-    if permutation is not None and keeps_order(permutation, operands[0].shape):
-        return Reshape(tuple(operands[0].shape[axis] for axis in permutation))
     if permutation is not None:
-        return _with(operator, "perm", permutation)
+        return reordering_nothing(operator, operands[0]) or _with(operator, "perm", permutation)
     axis: object = getattr(operator, "axis", None)
     if isinstance(axis, int) and axis < 0:
         return _with(operator, "axis", axis % operands[0].rank)

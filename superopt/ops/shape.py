@@ -21,7 +21,7 @@ from superopt.ops.base import (
     same_element,
     tensors,
 )
-from superopt.ops.matrix import concrete
+from superopt.ops.matrix import concrete, keeps_order
 from superopt.ops.roles import FusionRole
 from superopt.ops.splits import Splits, TaskDimension, axis_by_axis, kind_of_axis, reshaped
 
@@ -311,3 +311,11 @@ class Broadcast(Operator):
 
 def _resized(whole: TensorType, axis: int, size: Dimension) -> TensorType:
     return whole.with_shape((*whole.shape[:axis], size, *whole.shape[axis + 1 :]))
+
+
+def reordering_nothing(operator: Operator, operand: TensorType) -> Operator | None:
+    """The change of shape that the operator amounts to where it only moves axes of size 1; None else."""
+    permutation = operator.permutation(operand.rank)
+    if permutation is None or not keeps_order(permutation, operand.shape):
+        return None
+    return Reshape(tuple(operand.shape[axis] for axis in permutation))
