@@ -52,7 +52,7 @@ _FINISHING = 1.0
 _SECONDS_PER_BYTE = 8e-9
 """Time reserved for copying a model on a busy machine."""
 
-_COPY_STARTS = 2.0
+_COPY_STARTS = 1.0
 """Seconds reserved for starting the process that copies a model with external data."""
 
 _LEAST_GRACE = 0.25
