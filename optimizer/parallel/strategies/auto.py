@@ -153,7 +153,9 @@ class AutoStrategy:
 
     def _drawn(self, tried: Sequence[Trial]) -> Iterator[Draft]:
         parents = [
-            trial.draft for trial in sorted(tried, key=lambda trial: trial.rank) if trial.draft is not None
+            self._sampler.draft_like(trial.strategy) if trial.draft is None else trial.draft
+            for trial in sorted(tried, key=lambda trial: trial.rank)
+            if trial.draft is not None or self.effort.aspects == EVERY_ASPECT
         ]
         for number in range(_SAMPLES):
             if parents and number % 2:

@@ -93,6 +93,16 @@ class Sampler:
         decisions = tuple(self._decision(variable, share, small, large) for variable in self.variables)
         return Draft(decisions, self._servers(), self._groups())
 
+    def draft_like(self, strategy: Strategy) -> Draft:
+        """Choices whose strategy is similar to the given one: the same partitions, on servers or not."""
+        configs = [strategy.by_name[variable.name] for variable in self.variables]
+        parts = [one for config in configs for one in config.synchronizers]
+        groups = {one.group for one in parts if isinstance(one, Collective)}
+        decisions = tuple(
+            Decision(isinstance(config.synchronizers[0], Server), config.partition) for config in configs
+        )
+        return Draft(decisions, self.names.servers, len(groups) or 1)
+
     def variation(self, draft: Draft) -> Draft:
         """A similar draft: other decisions for some variables, other servers, or other groups."""
         match self.random.choice(("decisions", "servers", "groups")):
