@@ -24,7 +24,8 @@ from superopt.axioms.schemas import instances
 from superopt.equations import Adjoint, format_adjoint, format_equation, parse_statement
 from superopt.equations.entries import Entry, entries
 from superopt.errors import InvalidEquationError
-from superopt.ir.terms import Equation
+from superopt.ir.terms import Application, Equation
+from superopt.ops.base import OPERATORS
 from superopt.ops.traits import HALVES
 
 RING, LEMMA, UNCUT = "ring", "lemma", "uncut"
@@ -39,7 +40,7 @@ class AxiomSet:
 
     Axioms named in ``ring`` hold in every commutative ring; those in ``lemmas`` follow from others.
     ``schemas`` maps instances to the heads of their schemas. On terms without shapes, axioms in ``uncut``
-    contradict those about halves, so provers never get both.
+    contradict those about halves of joined tensors, so provers never get both.
     """
 
     equations: tuple[Equation, ...]
@@ -60,6 +61,12 @@ class AxiomSet:
     def of_whole_tensors(self) -> tuple[Equation, ...]:
         """The axioms that are not about halves, including ``uncut``; also consistent."""
         return tuple(axiom for axiom in self.equations if not cuts(axiom))
+
+    @functools.cached_property
+    def of_rejoined_halves(self) -> tuple[Equation, ...]:
+        """The axioms, including ``uncut``, without those that say what the halves of joined tensors are; also
+        consistent, since all tensors may then be cut at one place."""
+        return tuple(axiom for axiom in self.equations if not _cuts_joined(axiom))
 
     def beside(self, axiom: Equation) -> tuple[Equation, ...]:
         """The consistent subset that contains the given axiom."""
@@ -116,6 +123,13 @@ def cuts(equation: Equation) -> bool:
     """Whether the equation contains a half of a split tensor."""
     terms = equation.applications
     return any(term.operator in HALVES for term in terms)
+
+
+def _cuts_joined(equation: Equation) -> bool:
+    """Whether the equation contains a half of tensors that it joins."""
+    halves = (term for term in equation.applications if term.operator in HALVES)
+    inputs = (child for half in halves for child in half.inputs if isinstance(child, Application))
+    return any(OPERATORS[child.operator].joins for child in inputs)
 
 
 def holds_for_integers(axioms_used: Iterable[str], axioms: AxiomSet) -> bool:

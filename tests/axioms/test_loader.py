@@ -121,13 +121,16 @@ a: split0[axis=b](concat[axis=b](x, y)) = x
 c: concat[axis=b](concat[axis=b](x, y), z) = concat[axis=b](x, concat[axis=b](y, z))
 # A fact.
 d: relu(relu(x)) = relu(x)
+# Halves that are joined again.
+e: concat[axis=b](split0[axis=b](x), split1[axis=b](x)) = x
 """
     axioms = axioms_from_text({"f": text})
     assert (axioms.uncut, axioms.ring) == (frozenset("c"), frozenset("ac"))
     assert axioms.reasons["c"] == "Joins."
     named = axioms.by_name
-    assert axioms.usual == axioms.beside(named["a"]) == (named["a"], named["d"])
+    assert axioms.usual == axioms.beside(named["a"]) == (named["a"], named["d"], named["e"])
     assert axioms.of_whole_tensors == axioms.beside(named["c"]) == (named["c"], named["d"])
+    assert axioms.of_rejoined_halves == (named["c"], named["d"], named["e"])
 
 
 def test_shipped_axioms_have_reasons_in_words() -> None:

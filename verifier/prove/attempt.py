@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from superopt.axioms import cuts
 from superopt.instances.instance import Instance
-from superopt.ir.terms import Equation
+from superopt.ir.terms import Application, Equation, applications
+from superopt.ops.base import OPERATORS
 from superopt.verifier.certificates.certificate import Certificate
 from superopt.verifier.certificates.replay import Failure, first_failure
 from superopt.verifier.goal import Goal
@@ -38,16 +39,17 @@ class Attempt:
 
 
 def attempt(goal: Goal, sampled: Sequence[Instance]) -> Attempt:
-    """Search with the usual axioms, then with those about whole tensors if they could take part.
+    """Search with the usual axioms, then with those that are not used beside them if they could take part.
 
     ``sampled`` are instances of the goal on which its sides agree.
     """
     instances = _instances(goal, sampled)
     first = _attempt(goal, goal.axioms.usual, instances)
-    if first.certificate is not None or not _whole_tensors_matter(goal):
+    if first.certificate is not None or not _uncut_matter(goal):
         return first
     short = replace(goal, options=replace(goal.options, limits=least(goal.options.limits, QUICK)))
-    second = _attempt(short, goal.axioms.of_whole_tensors, instances)
+    others = goal.axioms.of_rejoined_halves if cuts(goal.equation) else goal.axioms.of_whole_tensors
+    second = _attempt(short, others, instances)
     return first if second.certificate is None else second
 
 
@@ -89,12 +91,19 @@ def _explained(goal: Goal, proof: Proof, steps: Sequence[AxiomInstance]) -> Atte
     return Attempt(proof, certificate) if failure is None else Attempt(proof, None, failure)
 
 
-def _whole_tensors_matter(goal: Goal) -> bool:
-    """Whether the equation has no halves, and an axiom about whole tensors is about its operators only."""
+def _uncut_matter(goal: Goal) -> bool:
+    """Whether one of the axioms that are not used beside those about halves of joined tensors is about the
+    equation's operators only. If the equation has halves, it must also join what is joined already."""
     axioms, operators = goal.axioms, operators_in(goal.equation)
-    return not cuts(goal.equation) and any(
-        operators_in(axioms.by_name[name]) <= operators for name in axioms.uncut
+    return any(operators_in(axioms.by_name[name]) <= operators for name in axioms.uncut) and (
+        not cuts(goal.equation) or any(map(_joins_joined, goal.equation.applications))
     )
+
+
+def _joins_joined(term: Application) -> bool:
+    """Whether the term joins tensors, and there is another join inside it."""
+    inside = applications(*term.inputs)
+    return OPERATORS[term.operator].joins and any(OPERATORS[each.operator].joins for each in inside)
 
 
 def _instances(goal: Goal, sampled: Sequence[Instance]) -> tuple[Sequence[Instance], Sequence[Instance]]:
