@@ -11,7 +11,6 @@ import z3
 from superopt.axioms import AxiomSet
 from superopt.errors import IllTypedError, SuperoptError
 from superopt.ir.terms import Equation
-from superopt.verifier.certificates.cases import UndecidedCasesError
 from superopt.verifier.certificates.certificate import Certificate, Grade
 from superopt.verifier.generality import is_instance
 from superopt.verifier.goal import Goal, Options
@@ -38,12 +37,12 @@ def verify(equation: Equation, axioms: AxiomSet, *, options: Options | None = No
     options = options or Options()
     try:
         return _verify(Goal(equation, axioms, options, chosen_seed(options.seed)))
-    except UndecidedCasesError as error:
+    except SuperoptError as error:
         return _without_proof(Status.UNPROVED, reason=str(error))
     except OverflowError:
         reason = "a number is too large: numbers are evaluated with 64 bits, or as a double-precision float"
         return _without_proof(Status.UNPROVED, reason=reason)
-    except (SuperoptError, RecursionError, MemoryError, ArithmeticError, z3.Z3Exception) as error:
+    except (RecursionError, MemoryError, ArithmeticError, z3.Z3Exception) as error:
         return _without_proof(Status.UNPROVED, reason=f"{type(error).__name__}: {error}")
 
 

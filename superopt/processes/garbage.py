@@ -37,8 +37,8 @@ def not_collecting() -> Generator[None]:
 
 @contextmanager
 def seldom_collecting() -> Generator[None]:
-    """Reduces garbage collection during searches: graphs have no cycles, and collections took a tenth of the
-    time.
+    """Reduces garbage collection during searches and replays of proofs: graphs and terms have no cycles, and
+    collections took a tenth of the time.
     """
     before = gc.get_threshold()
     gc.set_threshold(_OBJECTS)

@@ -36,6 +36,12 @@ TRUE = (
         "partition[axis=1, degree=2](matmul(x, y))"
         " => matmul(replicate[degree=2](x), partition[axis=1, degree=2](y)) where rank(x) = 2, rank(y) = 4"
     ),
+    (
+        "combine[axis=0, degree=d](combine[axis=1, degree=e]("
+        "conv(partition[axis=0, degree=d](replicate[degree=e](x)),"
+        " replicate[degree=d](partition[axis=0, degree=e](y)))))"
+        " => conv(x, y) where groups(x, y) = 1"
+    ),
     "pipeline[axis=-3, degree=d](matmul(x, y)) => matmul(x, pipeline[axis=-3, degree=d](y))",
     "pipeline[axis=1, degree=2](pipeline[axis=1, degree=2](x)) => pipeline[axis=1, degree=4](x)",
     "batch[axis=1, degree=2](batch[axis=1, degree=2](x)) => batch[axis=1, degree=4](x)",
@@ -123,6 +129,8 @@ FALSE = (
     "conv(conv(x, y: f32[5, 3, 1, 1]), z) => conv(x, conv(z, transpose[perm=(1, 0, 2, 3)](y)))",
 )
 
+THREE_DEGREES = "partition[axis=0, degree=d](partition[axis=1, degree=e](partition[axis=2, degree=f]"
+DIVIDED_RESHAPE = "reshape[shape=s](partition[axis=0, degree=d]"
 IN_FIELD = "differ in a prime field but not over real numbers"
 
 OUT_OF_REACH = (
@@ -144,6 +152,14 @@ OUT_OF_REACH = (
     (
         "global_avgpool(x: f32[2, 3, 7, 7]) => avgpool[kernel=7](x: f32[2, 3, 7, 7])",
         "no small well-typed instance",
+    ),
+    (
+        f"{THREE_DEGREES}(relu(x)))) => relu({THREE_DEGREES}(x))))",
+        "how several degrees and other numbers divide each other has too many cases",
+    ),
+    (
+        f"{DIVIDED_RESHAPE}(x)) => {DIVIDED_RESHAPE}(identity(x)))",
+        "how a divided tensor lies that is reshaped depends on which sizes are 1",
     ),
     ("lrn[size=0, alpha=1, beta=1, bias=1](x) => x", "malformed: the source is never well-typed"),
     ("reduce_sum[axis=0](x: f32[0, 3]) => full[value=0]()", "malformed: the source is never well-typed"),
