@@ -148,6 +148,7 @@ OUT_OF_REACH = (
         IN_FIELD,
     ),
     ("select(equal(mul(sqrt(x), sqrt(x)), x), y, z) => y", IN_FIELD),
+    ("equal(scale(scale(x, full[value=1/3]()), full[value=3]()), x) => equal(x, x)", IN_FIELD),
     ("greater(exp(add(x, y)), mul(exp(x), exp(y))) => greater(x, x)", IN_FIELD),
     (
         "global_avgpool(x: f32[2, 3, 7, 7]) => avgpool[kernel=7](x: f32[2, 3, 7, 7])",

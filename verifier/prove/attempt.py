@@ -39,7 +39,8 @@ class Attempt:
 
 
 def attempt(goal: Goal, sampled: Sequence[Instance]) -> Attempt:
-    """Search with the usual axioms, then with those that are not used beside them if they could take part.
+    """Search with the usual axioms, then with those that contradict some of them on terms without shapes, and
+    without these, if they could take part.
 
     ``sampled`` are instances of the goal on which its sides agree.
     """
