@@ -288,7 +288,7 @@ def test_the_original_with_external_data_goes_into_an_open_descriptor_as_one_fil
     network = _network(np.full((4, 4), 2, np.float32))
     onnx.save(network, model, save_as_external_data=True, location="data", size_threshold=0)
     reading, writing = os.pipe()
-    job = replace(_job(model, "have_a_bug"), output=Path(f"/dev/fd/{writing}"))
+    job = replace(_job(model, "have_a_bug"), output=Path(f"/dev/fd/{writing}"), budget=9)
     assert run_job(job).is_broken
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
