@@ -66,9 +66,7 @@ def auto(
     cluster: ClusterOption,
     out: OutputOption,
     trials: Annotated[int, typer.Option(help="Strategies to simulate beside the builders'.", min=0)] = 48,
-    budget: Annotated[
-        float, typer.Option(help="Seconds; builders are tried in any case.", min=0)
-    ] = 60.0,
+    budget: Annotated[float, typer.Option(help="Seconds; builders are tried in any case.", min=0)] = 60.0,
     chunk: ChunkOption = 128,
     seed: SeedOption = 0,
     database: NoDatabaseOption = None,
