@@ -16,7 +16,8 @@ from dataclasses import replace
 from superopt.equations import format_equation
 from superopt.errors import InvalidOptionError
 from superopt.generator import load_preset
-from superopt.generator.prune.pruning import Audit, Dropped, Selection
+from superopt.generator.prune.audit import Audit, Dropped
+from superopt.generator.prune.pruning import Selection
 from superopt.generator.run.stages import Found, stage_tasks, surveyed
 from superopt.ir.terms import Direction
 from superopt.journeys.library.peers.derivation import questions

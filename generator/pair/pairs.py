@@ -38,11 +38,27 @@ class PairSource:
 
     def begin(self, numbers: Rows) -> None:
         """Prepares queries about these pairs."""
+        self.closure.begin(self._classes(numbers))
+
+    def weight(self, numbers: Rows) -> int:
+        """The number of terms in the classes of these pairs."""
+        return int(self.closure.bank.class_sizes(self._classes(numbers)).sum())
+
+    def portions(self, numbers: Rows, most: int) -> list[Rows]:
+        """The pairs in groups, those of one class together, whose classes have about ``most`` terms."""
+        first = self.pairing.terms.classes[self.pairing.left[numbers, 0]]
+        order = np.argsort(first, kind="stable")
+        fresh = np.diff(first[order], prepend=-1) != 0
+        sizes = np.where(fresh, self.closure.bank.class_sizes(first[order]), 0)
+        portion = np.cumsum(sizes) // most
+        cuts = np.flatnonzero(np.diff(portion)) + 1
+        return [np.sort(rows) for rows in np.split(numbers[order], cuts)]
+
+    def _classes(self, numbers: Rows) -> Indices:
         sides = [self.pairing.left[numbers]]
         if self._is_merge:
             sides.append(self._wholes(numbers)[:, None])
-        classes = [self.pairing.terms.classes[side.reshape(-1)] for side in sides]
-        self.closure.begin(np.unique(np.concatenate(classes)))
+        return np.unique(np.concatenate([self.pairing.terms.classes[side.reshape(-1)] for side in sides]))
 
     def follows(self, numbers: Rows, uses: int) -> npt.NDArray[np.bool_]:
         """[n] which pairs follow from rules of at most such ``uses``."""
@@ -80,6 +96,10 @@ class PairSource:
         left, right = self.pairing.left[numbers, 0], self.pairing.right[numbers, 0]
         return self.follows(numbers, OPEN) | (self.closure.steps(left, right, CLOSED) == 1)
 
+    def touched(self, number: int) -> bool:
+        """Whether the last rules that were added may say more about a pair."""
+        return self._is_merge or bool(self.closure.touched(self.pairing.left[number]).any())
+
     @property
     def _is_merge(self) -> bool:
         return self.pairing.left.shape[1] > 1
@@ -101,6 +121,9 @@ class PairSource:
 Place: TypeAlias = "tuple[PairSource, int]"
 """A pair, by its number in a source."""
 
+Portion: TypeAlias = "list[tuple[PairSource, Rows]]"
+"""Some pairs of each source."""
+
 
 def by_size(pairings: Sequence[Pairing]) -> Iterator[list[list[Rows]]]:
     """For each size, smallest first, the pairs of each pairing in batches: those of most variables first."""
@@ -109,6 +132,15 @@ def by_size(pairings: Sequence[Pairing]) -> Iterator[list[list[Rows]]]:
         here = [np.flatnonzero(order[:, 0] == size) for order in orders]
         used = sorted({int(n) for order, rows in zip(orders, here, strict=True) for n in order[rows, 1]})
         yield [[rows[order[rows, 1] == n] for n in used] for order, rows in zip(orders, here, strict=True)]
+
+
+def in_portions(sources: Sequence[PairSource], batch: Sequence[Rows], most: int) -> Iterator[Portion]:
+    """The pairs of each source in portions whose classes have about ``most`` terms."""
+    portions = [source.portions(rows, most) for source, rows in zip(sources, batch, strict=True)]
+    for number in range(max(map(len, portions))):
+        yield [
+            (source, own[number]) for source, own in zip(sources, portions, strict=True) if number < len(own)
+        ]
 
 
 def by_source(

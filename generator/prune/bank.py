@@ -74,6 +74,10 @@ class Bank:
         at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         return np.where(self._keys[at] == keys, self._keyed[at], np.int32(-1)).astype(np.int32)
 
+    def class_sizes(self, classes: Indices) -> Rows:
+        """[n] the number of terms in each class."""
+        return self._starts[classes + 1] - self._starts[classes]
+
     def members(self, classes: Indices) -> Indices:
         """The applications in these distinct classes, each once."""
         counts = self._starts[classes + 1] - self._starts[classes]
@@ -98,6 +102,10 @@ class Bank:
         counts = self._reading_starts[classes + 1] - first
         at = _ranges(first, counts)
         return np.repeat(np.arange(len(classes)), counts), self._reading_rows[at], self._reading_arguments[at]
+
+    def reading_counts(self, classes: Indices) -> Rows:
+        """[n] the number of ``readings`` of each class."""
+        return self._reading_starts[classes + 1] - self._reading_starts[classes]
 
     def leaf(self, term: Term) -> int | None:
         """The row of an input or constant; None if the bank lacks it."""

@@ -11,8 +11,9 @@ has typed every row and its values show which are equal. A term that is not enum
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,12 @@ MERGE_STEPS = 5
 
 FAR = 100
 """Distance of underivable pairs."""
+
+EDGES_JOINED = 1 << 21
+"""Edges, equal ones among them, that are found before equal ones are dropped."""
+
+REACHED_AT_ONCE = 1 << 18
+"""Terms of the classes whose derivations are looked at together: bounds memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,15 @@ class _Reached:
     steps: npt.NDArray[np.int8]
     uses: Uses
 
+    def places(self, sources: Indices, terms: Indices) -> Rows:
+        """[n] the place here of each term as reached from its source, -1 where it is not reached."""
+        count = int(self.terms.max(initial=0)) + 1
+        codes = self.sources.astype(np.int64) * count + self.terms
+        order = np.argsort(codes)
+        wanted = sources.astype(np.int64) * count + terms
+        at = order[np.minimum(np.searchsorted(codes[order], wanted), len(codes) - 1)]
+        return np.where((self.sources[at] == sources) & (self.terms[at] == terms), at, -1)
+
 
 @dataclass(frozen=True, slots=True)
 class _Merges:
@@ -97,7 +113,9 @@ class Closure:
         self._classes: Indices = np.empty(0, np.int32)
         self._edges = _Edges.none()
         self._shrinking = np.zeros(len(bank.classes), bool)
+        self._chosen: dict[int, tuple[_Edges, _Edges]] = {}
         self._merges: list[_Merges] = []
+        self._touched = np.zeros(len(bank.classes), bool)
 
     def begin(self, classes: Indices) -> None:
         """Prepares queries about these classes; records and drops the results of others."""
@@ -105,17 +123,20 @@ class Closure:
         self._classes = classes
         self._active = self.bank.members(classes)
         self._edges = _Edges.none()
+        self._chosen.clear()
         self._merges = []
         self.bank.read()
         self._apply(self._patterns)
 
     def add(self, rules: Sequence[Rule]) -> None:
         """Adds rules."""
+        self._touched[:] = False
         numbers = set[int]().union(*(self._vocabulary.commuting(rule) for rule in rules))
         if numbers:
             self.bank.commute(numbers)
             self._active = self.bank.members(self._classes)
             self._moved()
+            self._touched[:] = True
         new = list(dict.fromkeys(p for rule in rules for p in self._vocabulary.patterns(rule)))
         self._patterns += new
         self._apply(new)
@@ -130,21 +151,28 @@ class Closure:
         found = np.where(left == right, 0, FAR).astype(np.int8)
         used = np.zeros(len(found), np.int16)
         asked = np.flatnonzero(found)
-        if len(asked):
-            reached = self._reached(np.unique(left[asked]), uses)
-            codes = reached.sources.astype(np.int64) * len(self.bank.classes) + reached.terms
-            order = np.argsort(codes)
-            wanted = left[asked].astype(np.int64) * len(self.bank.classes) + right[asked]
-            at = np.minimum(np.searchsorted(codes[order], wanted), len(codes) - 1)
-            here = codes[order][at] == wanted
-            found[asked[here]] = reached.steps[order][at][here]
-            used[asked[here]] = reached.uses[order][at][here]
+        asked = asked[np.argsort(left[asked], kind="stable")]
+        for some in self._portions(left[asked]):
+            pairs = asked[some]
+            reached = self._reached(np.unique(left[pairs]), uses)
+            at = reached.places(left[pairs], right[pairs])
+            here = at >= 0
+            found[pairs[here]] = reached.steps[at[here]]
+            used[pairs[here]] = reached.uses[at[here]]
         return found, used
 
     def merged(self, whole: Indices, outputs: Indices, cuts: Indices, uses: int) -> npt.NDArray[np.bool_]:
         """[n] whether a known merge of a term equal to the whole, with these splitting operators [n, 2],
         gives terms equal to the outputs [n, 2] within the step limit.
         """
+        found = np.zeros(len(whole), bool)
+        order = np.argsort(self.bank.same[whole], kind="stable")
+        for some in self._portions(self.bank.same[whole[order]]):
+            rows = order[some]
+            found[rows] = self._merged(whole[rows], outputs[rows], cuts[rows], uses)
+        return found
+
+    def _merged(self, whole: Indices, outputs: Indices, cuts: Indices, uses: int) -> npt.NDArray[np.bool_]:
         found = np.zeros(len(whole), bool)
         whole = self.bank.same[whole]
         near = self._reached(np.unique(whole), uses)
@@ -167,6 +195,11 @@ class Closure:
         """[n] whether a strictly shrinking rule applies at the root of each term."""
         return self._shrinking[self.bank.same[rows]]
 
+    def touched(self, rows: Indices) -> npt.NDArray[np.bool_]:
+        """[n] whether the last rules that were added may say more about the class of each row; ``merged`` may
+        know more anyway."""
+        return self._touched[self.bank.classes[rows]]
+
     def _apply(self, patterns: Sequence[Pattern]) -> None:
         if not len(self._active):
             return
@@ -178,10 +211,11 @@ class Closure:
         if not singles:
             return
         shrinking = np.array([pattern.shrinks for pattern in singles])
-        edges = [
-            self._edges_of(found, shrinking)
-            for found in Matcher(self.bank, singles).found(self._active, STEPS)
-        ]
+        edges: list[_Edges] = []
+        for found in Matcher(self.bank, singles).found(self._active, STEPS):
+            edges.append(self._edges_of(found, shrinking))
+            if sum(len(each.starts) for each in edges) > EDGES_JOINED:
+                self._edges, edges = self._edges.joined(edges), []
         self._edges = self._edges.joined(edges)
 
     def _edges_of(self, found: Found, shrinking: npt.NDArray[np.bool_]) -> _Edges:
@@ -191,6 +225,7 @@ class Closure:
         terms, ends, steps, uses = found.terms[good], ends[good], found.steps[good], found.uses[good]
         at_once = shrinking[found.patterns[good]] & (steps == 1)
         self._shrinking[terms[at_once]] = True
+        self._touched[bank.classes[terms]] = True
         return _Edges(
             np.concatenate((terms, ends)),
             np.concatenate((ends, terms)),
@@ -206,10 +241,18 @@ class Closure:
             [_Edges(same[edges.starts], same[edges.ends], edges.steps, edges.uses)]
         )
 
+    def _portions(self, sources: Indices) -> Iterator[slice]:
+        """Ranges of these ascending rows, equal ones together, whose classes have few terms in all."""
+        first = np.flatnonzero(np.diff(sources, prepend=-1))
+        sizes = self.bank.class_sizes(self.bank.classes[sources[first]])
+        portion = np.cumsum(sizes) // REACHED_AT_ONCE
+        starts = first[np.flatnonzero(np.diff(portion, prepend=-1))]
+        for start, stop in pairwise([*starts.tolist(), len(sources)]):
+            yield slice(start, stop)
+
     def _reached(self, sources: Indices, uses: int) -> _Reached:
         """All terms within the step limit of these."""
-        known = np.flatnonzero((self._edges.uses & ~uses) == 0)
-        edges = self._edges.take(known)
+        edges = self._within(uses)
         count = len(sources)
         found = _Reached(sources, sources, np.zeros(count, np.int8), np.zeros(count, np.int16))
         frontier: Rows = np.arange(count)
@@ -219,21 +262,31 @@ class Closure:
                 break
         return found
 
+    def _within(self, uses: int) -> _Edges:
+        """The edges by rules within ``uses``."""
+        edges, known = self._chosen.get(uses, (None, None))
+        if edges is not self._edges or known is None:
+            known = self._edges.take(np.flatnonzero((self._edges.uses & ~uses) == 0))
+            self._chosen[uses] = self._edges, known
+        return known
+
     def _note(self) -> None:
         """Notes how far the terms of the classes that were asked about are from their representatives."""
         if not len(self._classes):
             return
         bank = self.bank
+        sources = np.unique(bank.same[self._classes])
         for uses in (OPEN, CLOSED):
-            found = self._reached(bank.same[self._classes], uses)
-            better = np.flatnonzero(found.steps < bank.steps[found.terms])
-            bank.steps[found.terms[better]] = found.steps[better]
-            bank.uses[found.terms[better]] = found.uses[better]
+            for some in self._portions(sources):
+                found = self._reached(sources[some], uses)
+                better = np.flatnonzero(found.steps < bank.steps[found.terms])
+                bank.steps[found.terms[better]] = found.steps[better]
+                bank.uses[found.terms[better]] = found.uses[better]
 
 
 def _stepped(reached: _Reached, frontier: Rows, edges: _Edges) -> tuple[_Reached, Rows]:
     """The terms reached by one edge from the frontier, and which of them are new."""
-    rows, at = _joined_on(reached.terms[frontier], edges.starts)
+    rows, at = _joined_on_sorted(reached.terms[frontier], edges.starts)
     before = frontier[rows]
     total = reached.steps[before] + edges.steps[at]
     near = np.flatnonzero(total <= STEPS)
@@ -253,7 +306,13 @@ def _stepped(reached: _Reached, frontier: Rows, edges: _Edges) -> tuple[_Reached
 def _joined_on(left: Indices, right: Indices) -> tuple[Rows, Rows]:
     """(row, row) of all that are equal."""
     order = np.argsort(right, kind="stable")
-    first = np.searchsorted(right[order], left, "left")
-    counts = np.searchsorted(right[order], left, "right") - first
+    rows, at = _joined_on_sorted(left, right[order])
+    return rows, order[at]
+
+
+def _joined_on_sorted(left: Indices, right: Indices) -> tuple[Rows, Rows]:
+    """(row, row) of all that are equal, where the right ones ascend."""
+    first = np.searchsorted(right, left, "left")
+    counts = np.searchsorted(right, left, "right") - first
     rows = np.repeat(np.arange(len(left)), counts)
-    return rows, order[np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(len(rows))]
+    return rows, np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(len(rows))

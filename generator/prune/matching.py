@@ -16,6 +16,9 @@ from superopt.generator.prune.patterns import CONSTANT, Pattern
 ROOTS = 1 << 14
 """Number of terms matched per batch."""
 
+STATES = 1 << 19
+"""Number of partial matches at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -37,7 +40,7 @@ class _State:
     uses: Uses
     slots: Indices
 
-    def take(self, rows: Rows | npt.NDArray[np.bool_]) -> _State:
+    def take(self, rows: Rows | npt.NDArray[np.bool_] | slice) -> _State:
         return _State(self.terms[rows], self.nodes[rows], self.steps[rows], self.uses[rows], self.slots[rows])
 
 
@@ -61,8 +64,16 @@ class Matcher:
             ones, none = np.ones(len(rows), np.int8), np.zeros(len(rows), np.int16)
             yield from self._from(_State(rows, nodes, ones, none, slots), most)
 
-    def _from(self, state: _State, most: int) -> Iterator[Found]:
-        while len(state.terms):
+    def _from(self, first: _State, most: int) -> Iterator[Found]:
+        waiting = [first]
+        while waiting:
+            state = waiting.pop()
+            if not len(state.terms):
+                continue
+            if len(state.terms) > 1 and self._expansions(state) > STATES:
+                middle = len(state.terms) // 2
+                waiting += [state.take(slice(middle)), state.take(slice(middle, None))]
+                continue
             counts = self._ends[state.nodes + 1] - self._ends[state.nodes]
             at = np.repeat(np.arange(len(counts)), counts)
             before = np.cumsum(counts) - counts
@@ -70,13 +81,12 @@ class Matcher:
             if len(at):
                 yield self._looked_up(state.take(at), self._ended[ends], most)
             parts = [self._expanded(state, slot, most) for slot in range(self._slots)]
-            state = _State(
-                np.concatenate([p.terms for p in parts]),
-                np.concatenate([p.nodes for p in parts]),
-                np.concatenate([p.steps for p in parts]),
-                np.concatenate([p.uses for p in parts]),
-                np.concatenate([p.slots for p in parts]),
-            )
+            waiting.append(_joined(parts))
+
+    def _expansions(self, state: _State) -> int:
+        """The number of partial matches after these and before any is dropped."""
+        open_ = self._opens[state.nodes] & (state.slots >= 0)
+        return len(state.terms) + int(self._bank.reading_counts(state.slots[open_]).sum())
 
     def _expanded(self, state: _State, slot: int, most: int) -> _State:
         bank = self._bank
@@ -207,3 +217,13 @@ class Matcher:
                 self._results[index, place] = moved(source)
                 if source >= pattern.slots:
                     self._last[index, source - pattern.slots] = True
+
+
+def _joined(parts: Sequence[_State]) -> _State:
+    return _State(
+        np.concatenate([p.terms for p in parts]),
+        np.concatenate([p.nodes for p in parts]),
+        np.concatenate([p.steps for p in parts]),
+        np.concatenate([p.uses for p in parts]),
+        np.concatenate([p.slots for p in parts]),
+    )

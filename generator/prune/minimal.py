@@ -46,19 +46,19 @@ def minimal(candidates: Sequence[Candidate]) -> Minimal:
     for _, group in itertools.groupby(numbered, key=lambda item: _size(item[1].equation)):
         layer = list(group)
         as_found = [(number, c.equation) for number, c in layer if _may_go(c.equation)]
+        first = _answers(theory, candidates, as_found)
+        follow = [number for (number, _), answer in zip(as_found, first.derived, strict=True) if answer]
         closed = [
             (number, form)
-            for number, equation in as_found
-            for form in settings(candidates[number].generalizations[0], equation.direction)
+            for number in follow
+            for form in settings(candidates[number].generalizations[0], candidates[number].equation.direction)
         ]
-        found = _answers(theory, candidates, [*as_found, *closed])
-        first, second = found.derived[: len(as_found)], found.derived[len(as_found) :]
-        follow = {number for (number, _), answer in zip(as_found, first, strict=True) if answer}
-        others = [(number, answer) for (number, _), answer in zip(closed, second, strict=True)]
-        dropped |= follow - {number for number, answer in others if answer is False}
+        second = _answers(theory, candidates, closed)
+        answered = zip(closed, second.derived, strict=True)
+        dropped |= set(follow) - {number for (number, _), answer in answered if answer is False}
         asked += len(as_found)
-        untyped += first.count(None) + sum(number in follow and answer is None for number, answer in others)
-        unfinished += found.unfinished
+        untyped += first.derived.count(None) + second.derived.count(None)
+        unfinished += first.unfinished + second.unfinished
         for number, candidate in layer:
             if number not in dropped:
                 theory.add(candidate.generalizations[0])

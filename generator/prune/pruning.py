@@ -25,7 +25,17 @@ from superopt.generator.generalise.conditions import (
 from superopt.generator.generalise.generalisation import GROUPS, Generaliser
 from superopt.generator.generalise.sampling import Sampler, Shapes
 from superopt.generator.pair.pairing import Pairing
-from superopt.generator.pair.pairs import OTHER, TRUE, UNKNOWN, PairSource, Place, by_size, by_source
+from superopt.generator.pair.pairs import (
+    OTHER,
+    TRUE,
+    UNKNOWN,
+    PairSource,
+    Place,
+    by_size,
+    by_source,
+    in_portions,
+)
+from superopt.generator.prune.audit import Audit, Dropped
 from superopt.generator.prune.bank import CLOSED, CONDITIONAL, UNDER_CONDITIONS, Bank
 from superopt.generator.prune.closure import Closure
 from superopt.generator.prune.patterns import Rule
@@ -43,6 +53,10 @@ from superopt.ir.terms import (
 from superopt.rewriting import why_unusable
 from superopt.rewriting.derivability import Question, Theory
 
+TERMS_AT_ONCE = 1 << 20
+"""Terms of the classes about which derivations are asked together. More of them are taken in portions, which
+bounds memory: pairs of different portions do not compete, and what a later one would derive is kept."""
+
 _CONDITIONAL = "derivable under conditions"
 
 
@@ -59,41 +73,6 @@ class Candidate:
     def text(self) -> str:
         """The most general form."""
         return format_equation(self.generalizations[0])
-
-
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """A dropped equation, and the reason."""
-
-    equation: Equation
-    reason: str
-
-
-class Audit:
-    """A seeded sample of at most ``most`` dropped equations, each as likely to be in it as any other."""
-
-    def __init__(self, most: int, seed: int = 0) -> None:
-        self._most = most
-        self._random = np.random.default_rng(seed)
-        self._seen = 0
-        self._sample: list[Dropped] = []
-
-    @property
-    def sample(self) -> tuple[Dropped, ...]:
-        """The equations chosen so far."""
-        return tuple(self._sample)
-
-    def place(self) -> int | None:
-        """The index of the next equation in the sample, None to skip it (Vitter's algorithm R)."""
-        self._seen += 1
-        if len(self._sample) < self._most:
-            return len(self._sample)
-        chosen = int(self._random.integers(self._seen))
-        return chosen if chosen < self._most else None
-
-    def put(self, place: int, dropped: Dropped) -> None:
-        """Stores an equation at an index of the sample."""
-        self._sample[place : place + 1] = [dropped]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +112,21 @@ class Selection:
         for pairing in pairings:
             self.dropped.update(pairing.dropped)
         for batches in by_size(pairings):
-            for source, parts in zip(sources, batches, strict=True):
-                source.begin(np.concatenate(parts))
+            whole = [np.concatenate(parts) for parts in batches]
+            together = [source.weight(rows) for source, rows in zip(sources, whole, strict=True)]
+            if sum(together) <= TERMS_AT_ONCE:
+                for source, rows in zip(sources, whole, strict=True):
+                    source.begin(rows)
+                for batch in zip(*batches, strict=True):
+                    self._take_batch(list(zip(sources, batch, strict=True)))
+                    self.told()
+                continue
             for batch in zip(*batches, strict=True):
-                self._take_batch(list(zip(sources, batch, strict=True)))
-                self.told()
+                for portion in in_portions(sources, batch, TERMS_AT_ONCE):
+                    for source, rows in portion:
+                        source.begin(rows)
+                    self._take_batch(portion)
+                    self.told()
         return sum(pairing.distinct for pairing in pairings)
 
     def _closure_of(self, terms: TermRows) -> Closure:
@@ -197,7 +186,22 @@ class Selection:
                 self._rules += kept
                 for _, closure in self._closures.values():
                     closure.add(kept)
-                rest, closed = self._not_following(rest, found, places)
+                rest, closed = self._still_not_following(rest, closed, found, places)
+
+    def _still_not_following(
+        self,
+        rest: Sequence[str],
+        closed: Mapping[str, int],
+        found: Mapping[str, _Found],
+        places: Mapping[str, Sequence[Place]],
+    ) -> tuple[list[str], Mapping[str, int]]:
+        """As ``_not_following`` after rules were added, for pairs of which the rest is known."""
+        asked = [text for text in rest if any(source.touched(number) for source, number in places[text])]
+        again = set(asked)
+        left, more = self._not_following(asked, found, places)
+        gone = again.difference(left)
+        known = {text: used for text, used in closed.items() if text not in again}
+        return [text for text in rest if text not in gone], {**known, **more}
 
     def _not_following(
         self, rest: Sequence[str], found: Mapping[str, _Found], places: Mapping[str, Sequence[Place]]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from benchmarks.audit import UNFOUNDED, dropped, underivable
 from superopt.equations import format_equation, parse_equation
+from superopt.generator.enumerate.structures import Rows
+from superopt.generator.pair.pairs import PairSource, Portion, in_portions
+from superopt.generator.prune import pruning
 from superopt.generator.prune.questions import generic_question
 from superopt.rewriting.derivability import Theory
 from superopt.rewriting.egraph import SaturationLimits
@@ -26,6 +29,21 @@ def test_every_dropped_equation_is_derived_from_what_was_kept(preset: str, max_o
     assert len(looked_at) == min(sample, sum(selection.dropped.values()))
     assert any(one.reason not in UNFOUNDED for one in looked_at)
     assert [format_equation(one.equation) for one in underivable(selection, looked_at)] == []
+
+
+def test_portions_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    portions: list[int] = []
+
+    def counted(sources: Sequence[PairSource], batch: Sequence[Rows], most: int) -> list[Portion]:
+        found = list(in_portions(sources, batch, most))
+        portions.append(len(found))
+        return found
+
+    monkeypatch.setattr(pruning, "TERMS_AT_ONCE", 8)
+    monkeypatch.setattr(pruning, "in_portions", counted)
+    selection, looked_at = dropped("matrix", 2, 200, seed=0)
+    assert max(portions) > 1
+    assert underivable(selection, looked_at) == ()
 
 
 def test_an_audit_finds_what_was_lost() -> None:

@@ -11,6 +11,8 @@ from superopt.equations import parse_equation, parse_term
 from superopt.generator import load_preset
 from superopt.generator.enumerate.enumeration import Enumeration
 from superopt.generator.enumerate.recorded import RecordedTerms
+from superopt.generator.prune import closure as closures
+from superopt.generator.prune import matching
 from superopt.generator.prune.bank import CLOSED, CONDITIONAL, OPEN, UNDER_CONDITIONS, Bank
 from superopt.generator.prune.closure import FAR, Closure
 from superopt.generator.prune.patterns import Rule
@@ -51,6 +53,10 @@ ASKED: dict[str, tuple[str, str, int, int]] = {
 
 @cache
 def _closure() -> Closure:
+    return _made()
+
+
+def _made() -> Closure:
     preset = load_preset("matrix").restricted_to(["matmul", "add", "transpose", "concat"])
     terms = RecordedTerms(Enumeration(preset.stages_to(3)[0]).complete())
     closure = Closure(Bank(terms.rows()))
@@ -86,3 +92,17 @@ def test_what_gets_smaller() -> None:
     closure = _closure()
     rows = [_row(closure.bank, parse_term(t)) for t in ("transpose(transpose(x))", "transpose(matmul(x, y))")]
     assert closure.shrinks(np.array(rows, np.int32)).tolist() == [True, False]
+
+
+def test_portions_change_no_derivation(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = _closure()
+    for module, name in ((closures, "REACHED_AT_ONCE"), (closures, "EDGES_JOINED"), (matching, "STATES")):
+        monkeypatch.setattr(module, name, 3000)
+    parts = _made()
+    rows = np.arange(len(whole.bank.classes), dtype=np.int32)
+    order = np.argsort(whole.bank.classes, kind="stable").astype(np.int32)
+    for left, right in ((rows, whole.bank.classes), (order[:-1], order[1:])):
+        for uses in (OPEN, CLOSED, CONDITIONAL):
+            expected, found = whole.steps(left, right, uses), parts.steps(left, right, uses)
+            assert (expected == found).all()
+            assert {0, 1, FAR} <= set(expected.tolist())

@@ -13,7 +13,9 @@ from superopt.generator.enumerate.recorded import RecordedTerms
 from superopt.generator.enumerate.rows import TermBuilder
 from superopt.generator.pair.merging import merges
 from superopt.generator.pair.pairing import Pairing, single_outputs
-from superopt.generator.prune.pruning import Audit, Selection
+from superopt.generator.pair.pairs import PairSource
+from superopt.generator.prune.audit import Audit
+from superopt.generator.prune.pruning import Selection
 from superopt.ir.terms import Equation
 
 
@@ -73,3 +75,13 @@ def test_dropped_equations_are_counted_and_sampled() -> None:
         assert {dropped.reason for dropped in audit.sample} <= set(selection.dropped)
         samples.append([format_equation(dropped.equation) for dropped in audit.sample])
     assert samples[0] == samples[1]
+
+
+def test_pairs_of_untouched_classes_need_not_be_asked_about_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[list[str]] = []
+    for _ in range(2):
+        selection = Selection("matrix, 2 operators")
+        selection.take(_pairings()[:1])
+        kept.append([candidate.text for candidate in selection.candidates])
+        monkeypatch.setattr(PairSource, "touched", lambda *_: True)
+    assert kept[0] == kept[1]
