@@ -31,6 +31,7 @@ _OWN = (
     "superopt.generator",
     "superopt.domains",
     "superopt.equations",
+    "superopt.instances",
     "superopt.ir",
     "superopt.ops",
     "superopt.rewriting",
