@@ -1,9 +1,10 @@
-"""Measures discovery: terms, classes and candidates of presets by size, processor seconds, peak memory.
+"""Measures discovery: terms, classes, equations and candidates of presets by size, processor seconds, peak
+memory.
 
     python -m benchmarks.discovery [PRESET[:SIZE] ...] [--only enumerate] [--threads 1] [--device cuda]
 
-Each row is one process of its own: without a size the preset's own. ``--only enumerate`` leaves pairing and
-pruning out and shows how many terms are recorded instead of candidates.
+Each row is one process of its own: without a size the preset's own. Equations are those distinct up to
+renaming. ``--only enumerate`` leaves pairing and pruning out and shows how many terms are recorded.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from superopt.generator.enumerate.enumeration import Enumeration
 from superopt.generator.run.usage import peak_memory_bytes
 
 HEADER = (
-    "| preset | operators | terms | classes | found | CPU s | peak GB |",
-    "|---|---|---|---|---|---|---|",
+    "| preset | operators | terms | classes | equations | kept | CPU s | peak MB |",
+    "|---|---|---|---|---|---|---|---|",
 )
 
 
@@ -55,7 +56,7 @@ def main() -> int:
 
 
 def enumerated(name: str, max_ops: int, device: str = "cpu") -> str:
-    """The row of an enumeration alone; found are the recorded terms."""
+    """The row of an enumeration alone, with the recorded terms."""
     started = time.process_time()
     terms = classes = recorded = 0
     for stage in load_preset(name).stages_to(max_ops):
@@ -63,22 +64,23 @@ def enumerated(name: str, max_ops: int, device: str = "cpu") -> str:
         terms += sum(level.terms for level in enumeration.levels)
         classes += enumeration.levels[-1].classes
         recorded += len(enumeration.terms.classes)
-    return row_of(name, max_ops, terms, classes, f"{recorded} terms", time.process_time() - started)
+    return row_of(name, max_ops, terms, classes, f"{recorded} terms |", time.process_time() - started)
 
 
 def generated(name: str, max_ops: int, device: str = "cpu") -> str:
-    """The row of a generation; found are the candidates."""
+    """The row of a generation."""
     started = time.process_time()
     made = generate(load_preset(name), max_ops=max_ops, workers=replace(in_process(), device=device))
     terms = sum(level.terms for level in made.levels)
     seconds = time.process_time() - started
-    return row_of(name, max_ops, terms, made.levels[-1].classes, f"{made.kept} candidates", seconds)
+    found = f"{made.distinct} | {made.kept}"
+    return row_of(name, max_ops, terms, made.levels[-1].classes, found, seconds)
 
 
 def row_of(name: str, max_ops: int, terms: int, classes: int, found: str, seconds: float) -> str:
-    """A line of the table, for this process."""
-    gigabytes = peak_memory_bytes() / 1e9
-    return f"| {name} | {max_ops} | {terms} | {classes} | {found} | {seconds:.1f} | {gigabytes:.2f} |"
+    """A line of the table, for this process; ``found`` has two cells."""
+    megabytes = peak_memory_bytes() / 1e6
+    return f"| {name} | {max_ops} | {terms} | {classes} | {found} | {seconds:.1f} | {megabytes:.0f} |"
 
 
 if __name__ == "__main__":
