@@ -13,6 +13,7 @@ SuperoptError
 ├── UnprovedRuleError            exit 1: a rule without a current proof was about to be applied
 ├── NotEquivalentError           exit 1: a model was about to be written that does not compute the same
 ├── DivergedError                exit 1: training stopped because the loss is not a finite number
+├── UnjudgedError                exit 3: time, memory or a crash left items without any answer
 └── MissingServiceError          exit 4: a device, database or runtime that is needed is absent
 """
 
@@ -37,6 +38,7 @@ __all__ = [
     "NotEquivalentError",
     "RankMismatchError",
     "SuperoptError",
+    "UnjudgedError",
     "UnprovedRuleError",
     "UnsupportedError",
 ]
@@ -109,6 +111,12 @@ class NotEquivalentError(SuperoptError):
 
 class DivergedError(SuperoptError):
     """Training stopped because the loss is not a finite number."""
+
+
+class UnjudgedError(SuperoptError):
+    """Items whose processes took too long, lacked memory or crashed, so that nothing is known about them."""
+
+    exit_code = 3
 
 
 class MissingServiceError(SuperoptError):

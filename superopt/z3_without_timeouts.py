@@ -17,7 +17,9 @@ from collections.abc import Iterator
 from typing import cast
 
 import z3
-from z3 import And, ArithRef, Context, Or, RatNumRef, RealVal, Z3Exception, sat, simplify, unsat
+from z3 import And, ArithRef, Context, Or, RatNumRef, RealVal, Z3Exception, sat, simplify, unknown, unsat
+
+from superopt.solver_memory import require_memory
 
 MOST_CONFLICTS = 100
 """Limit for products and uninterpreted functions, where each conflict may take seconds. All shipped rules
@@ -32,12 +34,22 @@ class Solver(z3.Solver):
         super().set(*args, **{name: value for name, value in keys.items() if name != "timeout"})
 
     def check(self, *assumptions: object) -> z3.CheckSatResult:
-        """Whether the assertions are satisfiable, as far as that is found within the limits."""
+        """Whether the assertions are satisfiable, as far as that is found within the limits.
+
+        Raises MemoryError if there was too little memory to find that.
+        """
         asserted = self.assertions()
         parts = tuple(_parts(cast("z3.ExprRef", asserted[number]) for number in range(len(asserted))))
         if any(map(_is_product, parts)) and any(map(_is_uninterpreted, parts)):
             self.set(max_conflicts=MOST_CONFLICTS)
-        return super().check(*assumptions)
+        try:
+            answer = super().check(*assumptions)
+        except Z3Exception as error:
+            require_memory(str(error))
+            raise
+        if answer == unknown:
+            require_memory(self.reason_unknown())
+        return answer
 
 
 def _parts(expressions: Iterator[z3.ExprRef]) -> Iterator[z3.ExprRef]:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from superopt.errors import MissingServiceError
-from superopt.processes.pool import Allowance, NoProcessError, Pool, StoppedTaskError
+from superopt.errors import UnjudgedError
+from superopt.processes.pool import Allowance, LostTaskError, NoProcessError, Pool
 from superopt.processes.pool_main import TaskError
 
 Progress = Callable[[int, int], None]
@@ -27,16 +27,13 @@ UNHURRIED = Allowance(seconds=24 * 3600)
 """For answers that must not depend on the load of the machine; a judgement takes seconds of the processor."""
 
 
-class UnjudgedError(MissingServiceError):
-    """The machine did not let some items be judged, so nothing is known about them."""
-
-
 @dataclass(frozen=True)
 class _Failure:
-    """The reason why an item has no answer; ``stopped`` by the machine, not by the item."""
+    """The reason why an item has no answer; ``unjudged``: its process took too long, lacked memory or died,
+    which may be due to the machine."""
 
     reason: str
-    stopped: bool
+    unjudged: bool
 
 
 def judge_all(
@@ -97,28 +94,28 @@ def judge_for_good(
 ) -> Iterator[tuple[int, Answer]]:
     """``judge_as_they_come`` for answers that are stored, and that the machine and its load must not decide.
 
-    An item whose process exceeds the time allowed or is killed from outside is judged again after all others,
+    An item whose process exceeds the time allowed, lacks memory or dies is judged again after all others,
     alone. Raises UnjudgedError for those to which that happens twice, after every other answer.
     """
     waiting = dict(enumerate(items))
-    stopped: dict[int, str] = {}
+    unjudged: dict[int, str] = {}
     for jobs_at_once in (jobs, min(jobs, 1)):
-        stopped = {}
+        unjudged = {}
         with closing(_outcomes(function, waiting.items(), jobs_at_once, allowance)) as outcomes:
             for number, outcome in outcomes:
                 failed = isinstance(outcome, _Failure)
-                if failed and outcome.stopped:
-                    stopped[number] = outcome.reason
+                if failed and outcome.unjudged:
+                    unjudged[number] = outcome.reason
                     continue
                 del waiting[number]
                 if progress:
                     progress(len(items) - len(waiting), len(items))
                 yield number, lost(items[number], outcome.reason) if failed else outcome
-    if stopped:
-        reasons = ", ".join(sorted(set(stopped.values())))
+    if unjudged:
+        reasons = ", ".join(sorted(set(unjudged.values())))
         raise UnjudgedError(
-            f"{len(stopped)} of {len(items)} were not judged, when tried twice: {reasons}; all other answers "
-            "are kept, so run the command again where there is more time or memory"
+            f"{len(unjudged)} of {len(items)} were not judged, when tried twice: {reasons}; all other "
+            "answers are kept, so run the command again where there is more time or memory"
         )
 
 
@@ -155,7 +152,7 @@ def _outcome(judgement: Callable[[], Answer]) -> Answer | _Failure:
         raise
     except Exception as error:  # noqa: BLE001 - whatever fails is no answer, and says why
         reason = str(error) if isinstance(error, TaskError) else f"{type(error).__name__}: {error}"
-        return _Failure(reason, stopped=isinstance(error, StoppedTaskError))
+        return _Failure(reason, unjudged=isinstance(error, LostTaskError | MemoryError))
 
 
 def _pooled(
@@ -176,7 +173,6 @@ def _pooled(
 __all__ = [
     "Allowance",
     "Progress",
-    "UnjudgedError",
     "judge_all",
     "judge_alone",
     "judge_as_they_come",

@@ -16,6 +16,10 @@ class Status(enum.StrEnum):
     UNPROVED = "unproved"
 
 
+CONTRADICTED = "proved, but an unpredictable instance is a counterexample: "
+"""Prefix of the reason of a verdict that reveals a false axiom or an error of the checker."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """Verdict on an equation and its basis; hashes cover what the proof used, and are empty without a proof.
@@ -37,3 +41,8 @@ class Verdict:
     validated_shapes: tuple[str, ...] = ()
     counterexample: str | None = None
     reason: str = ""
+
+    @property
+    def is_contradicted(self) -> bool:
+        """Whether what was proved was then refuted."""
+        return self.reason.startswith(CONTRADICTED)

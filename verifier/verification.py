@@ -11,6 +11,7 @@ import z3
 from superopt.axioms import AxiomSet
 from superopt.errors import IllTypedError, SuperoptError
 from superopt.ir.terms import Equation
+from superopt.solver_memory import require_memory
 from superopt.verifier.certificates.certificate import Certificate, Grade
 from superopt.verifier.generality import is_instance
 from superopt.verifier.goal import Goal, Options
@@ -25,14 +26,19 @@ from superopt.verifier.refute.malformed import MALFORMED, MOST_RANK, why_malform
 from superopt.verifier.refute.refutation import BRIEF, Refutation, refute, refute_on
 from superopt.verifier.refute.validation import validate_on
 from superopt.verifier.seeds import chosen_seed
-from superopt.verifier.verdict import Status, Verdict
+from superopt.verifier.verdict import CONTRADICTED, Status, Verdict
 
 
 def verify(equation: Equation, axioms: AxiomSet, *, options: Options | None = None) -> Verdict:
+    """Return ``decide``, challenged: what is proved is evaluated on instances that nobody can predict."""
+    return challenged(equation, decide(equation, axioms, options=options))
+
+
+def decide(equation: Equation, axioms: AxiomSet, *, options: Options | None = None) -> Verdict:
     """Return the verdict on one equation; it is reproducible unless the seed is None.
 
-    An equation without a well-typed instance is unproved, and so is one for which a step fails or takes too
-    long.
+    An equation without a well-typed instance is unproved, and so is one for which a step fails or reaches a
+    counted limit. Raises MemoryError if there is too little memory to decide.
     """
     options = options or Options()
     try:
@@ -42,14 +48,31 @@ def verify(equation: Equation, axioms: AxiomSet, *, options: Options | None = No
     except OverflowError:
         reason = "a number is too large: numbers are evaluated with 64 bits, or as a double-precision float"
         return _without_proof(Status.UNPROVED, reason=reason)
-    except (RecursionError, MemoryError, ArithmeticError, z3.Z3Exception) as error:
+    except z3.Z3Exception as error:
+        require_memory(str(error))
         return _without_proof(Status.UNPROVED, reason=f"{type(error).__name__}: {error}")
+    except (RecursionError, ArithmeticError) as error:
+        return _without_proof(Status.UNPROVED, reason=f"{type(error).__name__}: {error}")
+
+
+def challenged(equation: Equation, verdict: Verdict) -> Verdict:
+    """Return the verdict, or a refutation if the equation is verified and differs on an instance drawn with
+    an unpredictable seed. Such an instance is one of those for which the equation claims something, so a true
+    equation is never refuted; one that cannot be evaluated is no counterexample."""
+    if verdict.status is not Status.VERIFIED:
+        return verdict
+    try:
+        counterexample = refute(equation, BRIEF, None).counterexample
+    except (SuperoptError, RecursionError, ArithmeticError):
+        return verdict
+    return verdict if counterexample is None else _refuted(counterexample, CONTRADICTED + counterexample)
 
 
 def verify_most_general(
     candidates: Sequence[Equation], axioms: AxiomSet, *, options: Options | None = None
 ) -> tuple[Equation, Verdict]:
-    """Return the first verified candidate, most general first; if there is none, the last with its verdict.
+    """Return the first candidate that ``decide`` verifies, most general first, and its challenged
+    verdict; if there is none, the last with its verdict.
 
     If a special form cannot be proved, more general forms are skipped. Searches for proofs are shorter than
     those of ``verify``, because unsuccessful searches cost most; that for the most general form is repeated
@@ -57,20 +80,27 @@ def verify_most_general(
     """
     if not candidates:
         raise ValueError("expected at least one candidate")
+    equation, verdict = _most_general(candidates, axioms, options)
+    return equation, challenged(equation, verdict)
+
+
+def _most_general(
+    candidates: Sequence[Equation], axioms: AxiomSet, options: Options | None
+) -> tuple[Equation, Verdict]:
     options = options or Options()
     patient, quick = (replace(options, limits=least(options.limits, most)) for most in (PATIENT, QUICK))
     *general, special = candidates
     unproved: list[Equation] = []
     for equation in general[:1]:
-        verdict = verify(equation, axioms, options=quick)
+        verdict = decide(equation, axioms, options=quick)
         if verdict.status is Status.VERIFIED:
             return equation, verdict
         unproved += [equation] if verdict.status is Status.UNPROVED else []
-    of_special = verify(special, axioms, options=patient)
+    of_special = decide(special, axioms, options=patient)
     proved = of_special.status is Status.VERIFIED
     for equation, own in (*((e, patient) for e in unproved if proved), *((e, quick) for e in general[1:])):
         if proved or not is_instance(special, equation):
-            verdict = verify(equation, axioms, options=own)
+            verdict = decide(equation, axioms, options=own)
             if verdict.status is Status.VERIFIED:
                 return equation, verdict
     return special, of_special
@@ -124,9 +154,6 @@ def _verify(goal: Goal) -> Verdict:
     if validation.failure is not None:
         reason = f"not validated: {validation.failure}"
         return _without_proof(Status.UNPROVED, reason=reason, milliseconds=found.proof.milliseconds)
-    unforeseen = refute(goal.equation, BRIEF, None).counterexample
-    if unforeseen is not None:
-        return _refuted(unforeseen)
     return _verified(goal, found.proof, found.certificate, validation.validated)
 
 
@@ -177,8 +204,8 @@ def _verified(goal: Goal, proof: Proof, certificate: Certificate, validated: tup
     )
 
 
-def _refuted(counterexample: str) -> Verdict:
-    return _without_proof(Status.REFUTED, counterexample=counterexample, reason="counterexample")
+def _refuted(counterexample: str, reason: str = "counterexample") -> Verdict:
+    return _without_proof(Status.REFUTED, counterexample=counterexample, reason=reason)
 
 
 def _without_proof(
@@ -191,6 +218,8 @@ __all__ = [
     "Options",
     "Status",
     "Verdict",
+    "challenged",
+    "decide",
     "verify",
     "verify_many",
     "verify_most_general",

@@ -19,6 +19,7 @@ from superopt.ops.sharding import divisions_of, replicas_of
 from superopt.ops.traits import traits
 from superopt.rewriting.divisions import divisions_needed, variable_type
 from superopt.rewriting.typing import FRESH
+from superopt.sorted_sets import SortedSet as frozenset  # noqa: N813
 
 MAX_ELEMENTS = 3000
 _PASSES = 6

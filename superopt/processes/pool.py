@@ -23,8 +23,6 @@ _FALSE_STARTS = 3
 _STARTING_SECONDS = 120.0
 _END_SECONDS = 5.0
 _OVER = "the pool has ended"
-_FROM_OUTSIDE = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGHUP))
-"""Signals that no code that an item runs causes."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +39,7 @@ class LostTaskError(TaskError):
     """The process of an item took too long or died; the message says how."""
 
 
-class StoppedTaskError(LostTaskError):
-    """The process of an item took too long or was killed from outside, as by a machine without memory. That
-    says nothing about the item."""
-
-
 class _DiedError(LostTaskError):
-    pass
-
-
-class _KilledError(_DiedError, StoppedTaskError):
     pass
 
 
@@ -187,14 +176,13 @@ class Pool(Generic[Item, Answer]):
             return message
         if not process.channel.closed:
             self._end(process)
-            raise StoppedTaskError(f"took longer than {seconds:g} s")
+            raise LostTaskError(f"took longer than {seconds:g} s")
         code = process.exit_code(_END_SECONDS)
         self._end(process)
         if code is None:
-            raise _KilledError("the process stopped answering")
+            raise _DiedError("the process stopped answering")
         if code < 0:
-            died = _KilledError if -code in _FROM_OUTSIDE else _DiedError
-            raise died(f"the process was killed by signal {-code} ({signal.strsignal(-code)})")
+            raise _DiedError(f"the process was killed by signal {-code} ({signal.strsignal(-code)})")
         raise _DiedError(f"the process ended with exit code {code}")
 
     def _end(self, process: Supervised) -> None:

@@ -13,6 +13,9 @@ from superopt.journeys.library.comparison import compare
 from superopt.substitution_db import RuleFilter, open_database
 from superopt.substitution_db.rules.exchange import export_rules
 from superopt.substitution_db.rules.shipped import SHIPPED_LIBRARY
+from superopt.verifier.refute.refutation import Refutation
+from superopt.verifier.verdict import CONTRADICTED
+from tests.verifier.rules import NEEDS_PETABYTES
 
 KEPT = "add(matmul(x, y), matmul(x, z)) <=> matmul(x, add(y, z))"
 LEFT_OUT = "matmul(x, identity_matrix()) => x"
@@ -81,9 +84,62 @@ def test_rules_are_chosen_and_written_with_their_reasons(
     assert (listed["ships"], listed["why"]) == (True, "a search uses it: x W1 + x W2")
 
 
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_rule_that_lacks_memory_is_left_undecided(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, jobs: str
+) -> None:
+    (tmp_path / "rules.txt").write_text(f"{KEPT}\n{NEEDS_PETABYTES}\n", encoding="utf-8")
+    assert run(["library", "import", str(tmp_path / "rules.txt")]) == 0
+    assert run(["library", "verify", "--jobs", jobs]) == 3
+    said = " ".join(capsys.readouterr().err.split())
+    assert "1 of 2 were not judged, when tried twice: MemoryError: " in said
+    with open_database(None) as opened:
+        states = {rule.equation: (rule.status, rule.proof is None) for rule in opened.rules.list()}
+    assert states == {KEPT: ("verified", False), NEEDS_PETABYTES: ("candidate", True)}
+
+
+def test_a_proved_rule_that_chance_refutes_is_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rules.txt").write_text(KEPT, encoding="utf-8")
+    assert run(["library", "import", str(tmp_path / "rules.txt")]) == 0
+    drawn = Refutation("x: f32[1]: left[0] = 0, right[0] = 1", ())
+    monkeypatch.setattr("superopt.verifier.verification.refute", lambda *_: drawn)
+    assert run(["library", "verify", "--jobs", "1"]) == 1
+    assert f"proved, and refuted by an unpredictable instance: {KEPT}" in capsys.readouterr().out
+    with open_database(None) as opened:
+        (rule,) = opened.rules.list()
+    assert rule.proof is not None
+    assert rule.proof.reason == f"{CONTRADICTED}{drawn.counterexample}"
+
+
 def test_a_graph_that_there_is_not(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["library", "select", "--graph", "alexander"]) == 2
     assert "expected one of bert-base" in capsys.readouterr().err.replace("\n", " ")
+
+
+def _made_anew(directory: Path, jobs: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    """The files that the steps of ``make library`` write for one preset, by name."""
+    directory.mkdir()
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", str(directory / "rules.db"))
+    shipped, left_out = directory / "library.jsonl", directory / "left-out.txt"
+    for command in (
+        ["generate", "--preset", "bounds", "--jobs", jobs],
+        ["verify", "--jobs", jobs],
+        ["select", "--graph", "x W1 + x W2"],
+        ["export", "--selected", str(shipped)],
+        ["export", "--left-out", str(left_out)],
+    ):
+        assert run(["library", *command]) == 0
+    return {path.name: path.read_bytes() for path in (shipped, left_out)}
+
+
+def test_a_preset_made_anew_in_one_process_or_two_gives_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = _made_anew(tmp_path / "alone", "1", monkeypatch)
+    assert alone == _made_anew(tmp_path / "together", "2", monkeypatch)
+    assert alone["library.jsonl"].count(b"\n") > 4
 
 
 def test_a_preset_generated_and_proved_anew_gives_what_ships_of_it(tmp_path: Path) -> None:

@@ -77,3 +77,9 @@ WRONG = {
     "stride": "conv[stride=1, padding=same](x, w) => conv[stride=2, padding=same](x, w)",
     "swapped outputs": "(relu(x), sigmoid(x)) => (sigmoid(x), relu(x))",
 }
+
+NEEDS_PETABYTES = (
+    "maxpool[kernel=(1, 99999999999999), padding=same](x)"
+    " => relu(maxpool[kernel=(1, 99999999999999), padding=same](x))"
+)
+"""No machine has the memory to execute it; with symbols for its sizes it would be proved."""

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from superopt.errors import MissingServiceError
-from superopt.verifier.pool import Allowance, UnjudgedError, judge_all, judge_as_they_come, judge_for_good
+from superopt.errors import MissingServiceError, UnjudgedError
+from superopt.verifier.pool import Allowance, judge_all, judge_as_they_come, judge_for_good
 from tests.verifier.culprits import Unpicklable, judge
 
 REASONS = {
@@ -95,21 +95,26 @@ def test_what_the_machine_stops_is_judged_again_after_all_others(tmp_path: Path)
     told: list[tuple[int, int]] = []
     answers = judge_for_good(
         judge,
-        [slow, "a", "crash"],
+        [slow, "a", "recurse"],
         lost=lost,
         jobs=2,
         allowance=Allowance(seconds=2),
         progress=lambda done, total: told.append((done, total)),
     )
     found = list(answers)
-    assert sorted(found[:2]) == [(1, "A"), (2, f"crash: {REASONS['crash']}")]
+    assert sorted(found[:2]) == [(1, "A"), (2, f"recurse: {REASONS['recurse']}")]
     assert found[2:] == [(0, "SLOW ONCE")]
     assert told == [(1, 3), (2, 3), (3, 3)]
 
 
 @pytest.mark.parametrize(
     ("culprit", "reason"),
-    [("hang", "took longer than 2 s"), ("be killed", "the process was killed by signal 9 (Killed)")],
+    [
+        ("hang", "took longer than 2 s"),
+        ("be killed", "the process was killed by signal 9 (Killed)"),
+        ("crash", "the process was killed by signal 11 (Segmentation fault)"),
+        ("swallow", "MemoryError: "),
+    ],
 )
 def test_what_the_machine_never_lets_end_has_no_answer(culprit: str, reason: str) -> None:
     answers = judge_for_good(judge, [culprit, "a"], lost=lost, allowance=Allowance(seconds=2))

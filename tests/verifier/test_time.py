@@ -224,3 +224,23 @@ def test_clocks_are_read_only_for_reports() -> None:
 def test_times_limit_nothing_that_is_stored() -> None:
     found = {path for path, tree in _sources() if any(map(_limits_time, ast.walk(tree)))}
     assert found == LIMITS_TIME.keys()
+
+
+def test_sizes_of_large_images_are_drawn_in_the_order_of_their_names() -> None:
+    script = (
+        "from superopt.equations import parse_equation\n"
+        "from superopt.instances.sampler import InstanceSampler\n"
+        "large = 'conv[dilation=(9, 9)](x, y: f32[4, 2, 3, 3]) <=> conv[dilation=(9, 9)](x, y)'\n"
+        "for one in InstanceSampler(parse_equation(large), 5).instances(6, 3): print(one)"
+    )
+    drawn = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "1", "2", "3")
+    }
+    assert len(drawn) == 1

@@ -37,7 +37,14 @@ from superopt.verifier.pool import Progress, judge_for_good
 from superopt.verifier.prove.proof_search import PATIENT
 from superopt.verifier.refute.agreement import sides_agree
 from superopt.verifier.seeds import seed_of
-from superopt.verifier.verification import Options, Status, Verdict, verify, verify_most_general
+from superopt.verifier.verification import (
+    Options,
+    Status,
+    Verdict,
+    challenged,
+    decide,
+    verify_most_general,
+)
 
 _PLAIN = 1.3
 
@@ -93,9 +100,10 @@ def infer_condition(
     """
     options = options or InferenceOptions()
     try:
-        return _Inference(equation, axioms, options).run()
-    except (SuperoptError, RecursionError, MemoryError, ArithmeticError):
+        found = _Inference(equation, axioms, options).run()
+    except (SuperoptError, RecursionError, ArithmeticError):
         return None
+    return found and replace(found, verdict=challenged(found.equation, found.verdict))
 
 
 Judgement = tuple[Equation, Verdict, Conditional | None]
@@ -105,7 +113,7 @@ Judgement = tuple[Equation, Verdict, Conditional | None]
 def verify_or_condition(candidates: Sequence[Equation], axioms: AxiomSet) -> Judgement:
     """Run ``verify_most_general``; if it refutes the last candidate, infer a condition for that candidate."""
     equation, verdict = verify_most_general(candidates, axioms)
-    refuted = verdict.status is Status.REFUTED
+    refuted = verdict.status is Status.REFUTED and not verdict.is_contradicted
     return equation, verdict, infer_condition(equation, axioms) if refuted else None
 
 
@@ -232,7 +240,7 @@ class _Inference:
         proof."""
         conditioned = self._conditioned(conditions)
         form = with_fixed_attributes(conditioned)
-        verdict = verify(form, self._axioms, options=self._options.verification)
+        verdict = decide(form, self._axioms, options=self._options.verification)
         return Conditional(form, conditions, verdict, self._exact(conditions), len(self._places))
 
     def _weakened(self, found: Conditional, conditions: tuple[Condition, ...]) -> Conditional:

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from superopt.ir.terms import AttributeTerm, Equation, Term
+from superopt.solver_memory import require_memory
 from superopt.verifier.prove.smtlib import Vocabulary, axiom_command, goal_command, quantified_names
 from superopt.verifier.prove.solver import Answer, AxiomInstance, SolverLimits
 
@@ -74,7 +75,7 @@ def ask(goal: Equation, axioms: Sequence[Equation], search: Search, limits: Solv
     """Ask whether the goal follows from the axioms as shapeless terms; only ``unsat`` counts as a proof.
 
     The steps are those that cvc5's proof uses. Only the limit on resources applies; cvc5 has no memory
-    limit.
+    limit. Raises MemoryError if cvc5 runs out of memory.
     """
     if not is_installed():
         return Answer(proved=False, steps=(), reason=NOT_INSTALLED)
@@ -112,12 +113,15 @@ class _Problem:
             _read(self._text, self._solver)
             result = self._solver.checkSat()
         except RuntimeError as error:
+            require_memory(str(error))
             return f"the solver failed: {error}"
         if result.isUnsat():
             return ""
         if result.isSat():
             return "sat"
-        return f"unknown: {result.getUnknownExplanation().name.lower().replace('_', ' ')}"
+        reason = result.getUnknownExplanation().name.lower().replace("_", " ")
+        require_memory(reason)
+        return f"unknown: {reason}"
 
     def steps(self) -> tuple[AxiomInstance, ...]:
         """Return the instances that the proof uses, and all axioms without variables."""

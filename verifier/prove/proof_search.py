@@ -21,6 +21,7 @@ import z3
 
 from superopt.instances.instance import Instance
 from superopt.ir.terms import Equation
+from superopt.solver_memory import require_memory
 from superopt.verifier.certificates.definedness import why_undefined
 from superopt.verifier.prove import cvc5_prover, solver
 from superopt.verifier.prove.chain import ChainChecker, instances_of
@@ -122,7 +123,8 @@ def prove(
     *,
     limits: SolverLimits = SolverLimits(),  # noqa: B008
 ) -> Proof:
-    """Return a proof with steps that are well-typed under each instance; a failed solver gives no proof.
+    """Return a proof with steps that are well-typed under each instance; a failed solver gives no proof,
+    and one without memory raises MemoryError.
 
     A proof that uses axioms with conditions is also checked under the ``further`` instances. ``instances``
     must not be empty, because without a typing nothing can be checked.
@@ -141,6 +143,7 @@ def prove(
         try:
             steps, why = _search(goal, usable, (instances, further), question, own)
         except z3.Z3Exception as error:
+            require_memory(str(error))
             steps, why = None, f"the solver failed: {error}"
         if steps is not None:
             milliseconds = _since(start)

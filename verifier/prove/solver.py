@@ -12,6 +12,7 @@ from typing import Any, cast
 import z3
 
 from superopt.ir.terms import AttributeTerm, Equation, Term
+from superopt.solver_memory import require_memory
 from superopt.verifier.prove.smtlib import (
     Vocabulary,
     axiom_command,
@@ -72,7 +73,10 @@ class Answer:
 
 
 def ask(goal: Equation, axioms: Sequence[Equation], strategy: Strategy, limits: SolverLimits) -> Answer:
-    """Ask whether the goal follows from the axioms as shapeless terms; only ``unsat`` counts as a proof."""
+    """Ask whether the goal follows from the axioms as shapeless terms; only ``unsat`` counts as a proof.
+
+    Raises MemoryError if Z3 runs out of memory.
+    """
     vocabulary = Vocabulary()
     commands = [axiom_command(axiom, vocabulary) for axiom in axioms]
     commands.append(goal_command(goal, vocabulary))
@@ -84,6 +88,7 @@ def ask(goal: Equation, axioms: Sequence[Equation], strategy: Strategy, limits: 
             if reason:
                 return Answer(proved=False, steps=(), reason=reason)
     except z3.Z3Exception as error:
+        require_memory(str(error))
         return Answer(proved=False, steps=(), reason=f"the solver failed: {error}")
     ground = tuple(AxiomInstance(axiom.name, (), ()) for axiom in axioms if not any(quantified_names(axiom)))
     return Answer(proved=True, steps=(*ground, *reader.steps()), reason="")
@@ -106,7 +111,11 @@ def _failure(text: str, strategy: Strategy, limits: SolverLimits, listener: _Rea
     if listener is not None:
         z3.OnClause(solver, listener.clause)
     answer = solver.check()
-    return "" if answer == z3.unsat else f"{answer}: {solver.reason_unknown()}"
+    if answer == z3.unsat:
+        return ""
+    reason = solver.reason_unknown()
+    require_memory(reason)
+    return f"{answer}: {reason}"
 
 
 class GroundSteps:
@@ -140,6 +149,7 @@ class GroundSteps:
     def _enough(self, struck: Container[AxiomInstance]) -> tuple[AxiomInstance, ...] | None:
         chosen = [z3.Bool(name, self._context) for step, name in self._names.items() if step not in struck]
         if self._solver.check(*chosen) != z3.unsat:
+            require_memory(self._solver.reason_unknown())
             return None
         names = {str(name) for name in self._solver.unsat_core()}
         return tuple(step for name, step in self._by_name.items() if name in names)

@@ -52,6 +52,9 @@ def verify(
     proof does not end suspicion against a rule. With --id and the --model of the evidence, the rule is
     applied to that model again: if the outputs no longer differ, it is proved again and used again on
     success. Exit 1 if it stays suspect or is refuted, 3 if it is unproved.
+
+    Without --id: exit 3 if rules are left undecided because their processes took too long, lacked memory or
+    crashed; exit 1 if a proved rule is refuted by an unpredictable instance, which reveals a false axiom.
     """
     from superopt.journeys.library import discovery
     from superopt.substitution_db import open_database
@@ -77,6 +80,7 @@ def verify(
             "unproved": done.unproved,
             "superseded": done.superseded,
             "conditional": done.conditional,
+            "contradicted": list(done.contradicted),
             "version": None if version is None else version.number,
             **usage.document(),
         }
@@ -86,7 +90,9 @@ def verify(
         f"{done.superseded} superseded by more general rules, {done.conditional} stored with a condition; "
         f"{usage}"
     )
-    return 0
+    for equation in done.contradicted:
+        output.line(f"proved, and refuted by an unpredictable instance: {equation}")
+    return 1 if done.contradicted else 0
 
 
 _EXITS = {"verified": 0, "unproved": 3}

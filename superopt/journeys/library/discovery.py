@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from superopt import generator
 from superopt.axioms import load_axioms
-from superopt.equations import parse_equation, rule_id, spelled
+from superopt.equations import format_equation, parse_equation, rule_id, spelled
 from superopt.errors import InvalidEquationError
 from superopt.generator import Checkpoint, Generation, Preset, Workers
 from superopt.ir.terms import Equation
@@ -35,6 +35,8 @@ class Verification:
     """Counts of verified rules by verdict, and of those superseded by verified ones.
 
     ``conditional`` counts refuted rules that were stored again with a condition under which they hold.
+    ``contradicted`` are equations that were proved, and then refuted by an unpredictable instance: an axiom
+    is false, or the verifier has an error. They are stored as refuted.
     """
 
     judged: int
@@ -43,6 +45,7 @@ class Verification:
     unproved: int
     superseded: int
     conditional: int = 0
+    contradicted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,7 @@ def _verify(
             pending.append((rule, forms))
     counts = dict.fromkeys(Outcome, 0)
     conditional = 0
+    contradicted: list[str] = []
     recording = Recording(database.rules, database.rules.list())
     judgements = verify_or_condition_many(
         [forms for _, forms in pending], load_axioms(), jobs=jobs, progress=progress
@@ -164,6 +168,8 @@ def _verify(
         proof = proof_of_verdict(equation, verdict, currency)
         counts[proof.verdict] += 1
         recording.store(number, rule, equation, proof)
+        if verdict.is_contradicted:
+            contradicted.append(format_equation(equation))
         if under is not None and under.proved and any(_usable((under.equation,))):
             of_condition = proof_of_verdict(under.equation, under.verdict, currency)
             recording.store(number, rule, under.equation, of_condition)
@@ -175,6 +181,7 @@ def _verify(
         unproved=counts[Outcome.UNPROVED],
         superseded=superseded,
         conditional=conditional,
+        contradicted=tuple(sorted(contradicted)),
     )
 
 
