@@ -68,7 +68,7 @@ def machine(name: str, devices: int) -> Cluster:
     single = named_cluster(name)
     if devices < len(single):
         return part(single, devices)
-    return named_cluster(name, devices // len(single))
+    return named_cluster(f"{name}:{devices * len(single.nodes) // len(single)}")
 
 
 def verified_rules() -> tuple[Substitution, ...]:

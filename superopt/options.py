@@ -61,6 +61,8 @@ _STRATEGIES = (
     Choice("RandomAxisPartitionAR", "the same along random axes", cluster=True),
     Choice("Parallax", "tables on servers, the rest by all-reduces", cluster=True),
     Choice("auto", "the best that a search of such strategies finds", cluster=True),
+    Choice("disco", "ddp, with kernels and collectives fused by DisCo's search", cluster=True),
+    Choice("joint-fusion", "ddp, with kernels and collectives fused by ours", cluster=True),
 )
 _STRATEGY_FILE = r".*\.(json|pb)"
 """The path of a strategy, as `superopt strategy` writes and imports it."""
@@ -153,8 +155,8 @@ class Options:
     strategy: Annotated[
         str | None,
         Option(
-            "With a cluster and a training step: how gradients are summed and states updated, by name or "
-            "by a strategy's file (*.json, *.pb)",
+            "With a cluster and a training step: how gradients are summed and states updated, and what is "
+            "fused, by name or by a strategy's file (*.json, *.pb)",
             _STRATEGIES,
             unset="searched for",
             pattern=_STRATEGY_FILE,

@@ -24,8 +24,10 @@ from superopt.optimizer.parallel.topology import (
     Connection,
     Device,
     DeviceKind,
+    LinearTime,
     Link,
     Node,
+    SerialCollectives,
 )
 
 MAX_DEVICES = 4096
@@ -35,7 +37,7 @@ Profiles = Callable[[str], CostProfile]
 """Loads a cost profile by its name in a description; raises InvalidFileError."""
 
 _PRESETS = "superopt.optimizer.parallel.presets"
-_CLUSTERS = ("summit-node", "dgx-a100", "dgx-h100", "p4d", "4x-t4")
+_CLUSTERS = ("summit-node", "dgx-a100", "dgx-h100", "p4d", "4x-t4", "disco-a", "disco-b")
 _FIXED = tuple(f"autodist-{name}" for name in ("a1", "a2", *(f"b{number}" for number in range(1, 13))))
 _KILO, _PETA = Fraction(1000), Fraction(10**15)
 _OPTIONAL = ("half_flops", "launch")
@@ -44,7 +46,7 @@ _LAUNCH = 3.0
 
 
 def cluster_names() -> tuple[str, ...]:
-    """Names of the cluster presets: one node of a real machine each."""
+    """Names of the cluster presets: one node of a real machine each, or the cluster of a paper."""
     return _CLUSTERS
 
 
@@ -53,7 +55,7 @@ def fixed_cluster_names() -> tuple[str, ...]:
     return _FIXED
 
 
-def named_cluster(name: str, nodes: int = 1) -> Cluster:
+def named_cluster(name: str) -> Cluster:
     """A cluster of preset nodes; ``dgx-h100:24`` has 24 of them. Raises InvalidOptionError."""
     if name in _FIXED:
         return parse_cluster(named_description(name), name)
@@ -63,13 +65,14 @@ def named_cluster(name: str, nodes: int = 1) -> Cluster:
             f"cluster: expected a file, one of {', '.join(_CLUSTERS)} with a number of nodes as in "
             f"dgx-h100:4, or {_FIXED[0]} to {_FIXED[-1]}, got {name!r}"
         )
+    _, (kind,), collectives = _read(_preset(base), f"{base}.yaml", None)
+    nodes, most = kind.count, MAX_DEVICES // kind.devices
     if colon:
         nodes = int(count) if count.isdecimal() and len(count) <= 4 else 0
-    (kind,) = _read(_preset(base), f"{base}.yaml", None)[1]
-    most = MAX_DEVICES // kind.devices
     if not 1 <= nodes <= most:
         raise InvalidOptionError(f"cluster: expected 1 to {most} nodes of {base}, got {count or nodes}")
-    return _assembled(base if nodes == 1 else f"{base}:{nodes}", [replace(kind, count=nodes)])
+    own = base if nodes == kind.count else f"{base}:{nodes}"
+    return _assembled(own, [replace(kind, count=nodes)], collectives)
 
 
 def named_description(name: str) -> str:
@@ -113,9 +116,13 @@ class _NodeKind:
     bridge: Connection | None
 
 
-def _read(text: str, where: str, profiles: Profiles | None) -> tuple[str, list[_NodeKind]]:
+def _read(
+    text: str, where: str, profiles: Profiles | None
+) -> tuple[str, list[_NodeKind], SerialCollectives | None]:
     root = read_document(text, where)
-    fields = root.fields("a cluster description with the field nodes", ("nodes",), ("name", "network"))
+    fields = root.fields(
+        "a cluster description with the field nodes", ("nodes",), ("name", "network", "collectives")
+    )
     name = fields["name"].text("a name") if "name" in fields else "cluster"
     network = _connection(fields["network"]) if "network" in fields else None
     entries = fields["nodes"].items("a list of at least one kind of node")
@@ -127,7 +134,17 @@ def _read(text: str, where: str, profiles: Profiles | None) -> tuple[str, list[_
     for entry, kind in zip(entries, kinds, strict=True):
         if nodes > 1 and kind.network is None:
             entry.fail_with(f"expected the field network, here or for the whole cluster, for {nodes} nodes")
-    return name, kinds
+    return name, kinds, _collectives(fields["collectives"]) if "collectives" in fields else None
+
+
+def _collectives(entry: Field) -> SerialCollectives:
+    """How collectives share channels: one at a time, with the times given, if any."""
+    if not entry.is_fields:
+        if entry.text("serial, or the fields bandwidth and latency") != "serial":
+            entry.fail("expected serial, or the fields bandwidth and latency")
+        return SerialCollectives()
+    fields = entry.fields("measured all-reduces", ("bandwidth", "latency"), ())
+    return SerialCollectives(LinearTime(1e6 / _bandwidth(fields["bandwidth"]), _time(fields["latency"])))
 
 
 def _node_kind(entry: Field, network: Connection | None, profiles: Profiles | None) -> _NodeKind:
@@ -241,7 +258,7 @@ def _preset(name: str) -> str:
     return resources.files(_PRESETS).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
 
 
-def _assembled(name: str, kinds: list[_NodeKind]) -> Cluster:
+def _assembled(name: str, kinds: list[_NodeKind], collectives: SerialCollectives | None) -> Cluster:
     devices: list[Device] = []
     nodes: list[Node] = []
     for kind in kinds:
@@ -254,7 +271,7 @@ def _assembled(name: str, kinds: list[_NodeKind]) -> Cluster:
             )
             numbers = tuple(range(first, len(devices)))
             nodes.append(Node(numbers, kind.link, kind.network, kind.sockets, kind.bridge))
-    return Cluster(name, tuple(devices), tuple(nodes))
+    return Cluster(name, tuple(devices), tuple(nodes), collectives)
 
 
 __all__ = [

@@ -79,7 +79,10 @@ class Collectives:
         """The cost of the cheapest algorithm."""
         size = step.moved if step.kind is CollectiveKind.ALL_TO_ALL else step.bytes
         ways = self.ways(step.kind, step.group)
-        return min(ways, key=lambda way: way.microseconds(size)).cost(size)
+        found = min(ways, key=lambda way: way.microseconds(size)).cost(size)
+        if self._cluster.collectives is None or step.kind is CollectiveKind.SEND:
+            return found
+        return replace(found, loads=tuple((channel, found.microseconds) for channel, _ in found.loads))
 
     def costs(self, step: CollectiveStep) -> tuple[CollectiveCost, ...]:
         """The cost of every algorithm."""
@@ -105,9 +108,19 @@ class Collectives:
                 rounds = math.ceil(math.log2(len(group)))
                 yield _Algorithm("direct", (replace(direct, latency=rounds * direct.latency),))
             case CollectiveKind.ALL_REDUCE:
-                yield from self._all_reduces(tuple(sorted(group)))
+                yield from self._measured_all_reduce(tuple(sorted(group))) or self._all_reduces(
+                    tuple(sorted(group))
+                )
             case CollectiveKind.ALL_GATHER | CollectiveKind.REDUCE_SCATTER:
                 yield from self._gathers(tuple(sorted(group)))
+
+    def _measured_all_reduce(self, group: tuple[int, ...]) -> tuple[_Algorithm, ...]:
+        """The all-reduce of all devices whose time was fitted; none for other groups."""
+        serial = self._cluster.collectives
+        if serial is None or serial.measured is None or len(group) != len(self._cluster):
+            return ()
+        time, ring = serial.measured, self._ring([group])
+        return (_Algorithm("measured", (_Phase(time.fixed, dict.fromkeys(ring.loads, time.per_byte)),)),)
 
     def _all_reduces(self, group: tuple[int, ...]) -> Iterable[_Algorithm]:
         ring = self._ring([group])

@@ -11,8 +11,8 @@ from __future__ import annotations
 import enum
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from superopt.optimizer.parallel.boxes import (
@@ -95,6 +95,21 @@ def communication(
 def moved_bytes(steps: tuple[CollectiveStep, ...]) -> int:
     """Total bytes sent by all devices."""
     return sum(step.moved for step in steps)
+
+
+def joined_steps(steps: Sequence[Sequence[CollectiveStep]]) -> tuple[CollectiveStep, ...]:
+    """One all-reduce for each group of devices, of all that the exchanges reduce; all have equal groups."""
+    first, *others = steps
+    return tuple(
+        replace(
+            step,
+            bytes=step.bytes + sum(other[number].bytes for other in others),
+            moved=step.moved + sum(other[number].moved for other in others),
+            before=((),) * len(step.group),
+            after=((),) * len(step.group),
+        )
+        for number, step in enumerate(first)
+    )
 
 
 def summed(have: Placement) -> Placement:

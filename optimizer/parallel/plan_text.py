@@ -11,6 +11,7 @@ from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.ir.graph import Input, NodeId
 from superopt.ir.plan import Fetch, Parallelism, Plan, Residence
 from superopt.optimizer.parallel.fetches import resident
+from superopt.optimizer.parallel.kernel_text import kernels_from_json, kernels_to_json
 from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.tasks import sizes_text
 from superopt.optimizer.parallel.terms import admits
@@ -19,9 +20,9 @@ SCHEMA = 1
 
 
 def plan_from_json(values: Mapping[str, object], subject: Subject, devices: int) -> Plan:
-    """The plan of a report, or of an object with ``operators`` and ``microbatches``. Raises InvalidFileError
-    for an entry that is not a machine mapping, that names an unknown node, whose degrees do not divide the
-    node, or whose devices do not exist."""
+    """The plan of a report, or of an object with ``operators``, ``microbatches`` and ``kernels``. Raises
+    InvalidFileError for an entry that is not a machine mapping, that names an unknown node, whose degrees do
+    not divide the node, or whose devices do not exist."""
     section = values.get("parallel", values)
     if not isinstance(section, dict):
         raise InvalidFileError("plan: expected a report with a section parallel, or the section itself")
@@ -52,7 +53,8 @@ def plan_from_json(values: Mapping[str, object], subject: Subject, devices: int)
             raise InvalidFileError(f"{where}: there is no device {last} among {devices}, counted from 0")
         how[node] = mapping
     residence = _residences(content.get("residence", []), subject, devices)
-    plan = Plan(parallel=MappingProxyType(how), microbatches=microbatches, residence=residence)
+    fusion, buckets, order = kernels_from_json(content.get("kernels"), subject)
+    plan = Plan(fusion, MappingProxyType(how), microbatches, residence, buckets, order)
     try:
         resident(subject.graph, plan)
     except InvalidOptionError as error:
@@ -65,6 +67,7 @@ def plan_to_json(plan: Plan, subject: Subject) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "microbatches": plan.microbatches,
+        "kernels": kernels_to_json(plan),
         "operators": [
             {
                 "node": operation.node,

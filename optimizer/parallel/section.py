@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from superopt.ir.graph import NodeId
 from superopt.ir.plan import Parallelism
+from superopt.optimizer.parallel.kernel_text import kernels_to_json
 from superopt.optimizer.parallel.licences import Licences
 from superopt.optimizer.parallel.plan_text import residence_to_json
 from superopt.optimizer.parallel.search.candidates import SimulatedPlan
@@ -62,6 +63,7 @@ def section(
         ),
         "stages": 1 + max((how.stage for how in plan.parallel.values()), default=0),
         "microbatches": plan.microbatches,
+        "kernels": kernels_to_json(plan),
         "timeline": [
             {
                 "device": event.device,

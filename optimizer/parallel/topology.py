@@ -74,14 +74,32 @@ class Node:
     bridge: Connection | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SerialCollectives:
+    """Collectives that run one at a time, each of which occupies its channels from its start to its end.
+    ``measured`` are the times of all-reduces where those were fitted; else they follow from the links."""
+
+    measured: LinearTime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LinearTime:
+    """Microseconds of an all-reduce of x bytes: ``per_byte`` x + ``fixed`` (DisCo, section 4.2)."""
+
+    per_byte: float
+    fixed: float
+
+
 @dataclass(frozen=True)
 class Cluster:
     """Devices in nodes. All devices of a node, and all nodes, are connected through non-blocking switches:
-    only the connections to these are shared."""
+    only the connections to these are shared. ``collectives`` are None where several of them share a channel
+    in turn, the latency of one overlapping with the transfer of another."""
 
     name: str
     devices: tuple[Device, ...]
     nodes: tuple[Node, ...]
+    collectives: SerialCollectives | None = None
 
     def __len__(self) -> int:
         return len(self.devices)
@@ -156,7 +174,7 @@ class Cluster:
 def limited(cluster: Cluster, memory_bytes: int) -> Cluster:
     """The cluster with at most this much memory on each device."""
     devices = (replace(d, memory_bytes=min(d.memory_bytes, memory_bytes)) for d in cluster.devices)
-    return Cluster(cluster.name, tuple(devices), cluster.nodes)
+    return replace(cluster, devices=tuple(devices))
 
 
 def _pair(name: str, connection: Connection | None) -> tuple[Channel, Channel]:

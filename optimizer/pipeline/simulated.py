@@ -13,6 +13,8 @@ from superopt.ir.graph import Graph
 from superopt.ir.terms import Equation
 from superopt.onnx_io import LiftedModel, LoweredModel
 from superopt.optimizer.canonical import CanonicalStep
+from superopt.optimizer.fusion.joint.problem import Problem
+from superopt.optimizer.fusion.joint.strategies import JOINT_STRATEGIES, joint_plan
 from superopt.optimizer.parallel.cluster_advice import suggest_cluster
 from superopt.optimizer.parallel.experts import ONE_DEVICE
 from superopt.optimizer.parallel.forecast import seconds_to_check
@@ -64,6 +66,9 @@ _MOST_PREPARING = 0.4
 
 _CHECK_SHARE = 0.7
 """Time to load and run a rewritten model relative to that of the original, which is run more often."""
+
+_TOLD_EVERY = 50
+"""Candidates of a joint fusion between two reports of its progress."""
 
 _CHECKED_BYTES = 1 << 30
 """Maximum weight bytes of a model that is run here for checking; a larger one is planned unchanged."""
@@ -131,6 +136,7 @@ class SimulatedTrial(Trial[PlannedVariant]):
             layout=layout,
         )
         self._given: PlannedVariant | None = None
+        self._joint: str | None = None
         self._plain: PlannedVariant | None = None
         self._planned: Planned | None = None
         self._unchecked = ""
@@ -170,6 +176,11 @@ class SimulatedTrial(Trial[PlannedVariant]):
                 f"strategy: expected a model that is a training step (superopt train-graph) with {strategy}"
             )
         found = {candidate.proposal.name: candidate for candidate in self._planner.experts(subject)}
+        if strategy in JOINT_STRATEGIES:
+            if self._planner.objective is not ParallelObjective.LATENCY:
+                raise InvalidOptionError(f"strategy: expected objective latency or training with {strategy}")
+            Problem.of(found[DDP].simulation)
+            self._joint, strategy = strategy, DDP
         name = ZERO_3 if strategy == FSDP else strategy
         if name in found:
             self._given = PlannedVariant(graph, (), (), subject, found[name])
@@ -199,10 +210,31 @@ class SimulatedTrial(Trial[PlannedVariant]):
         chosen = self._planner.evaluated(planned.subject, Proposal(title, Origin.GIVEN, planned.plan))
         return PlannedVariant(planned.graph, (), (), planned.subject, chosen, strategy)
 
+    def _fused(self, divided: PlannedVariant, strategy: str) -> PlannedVariant:
+        """The plan with the joint fusion that a strategy finds."""
+        planner, request = self._planner, self._request
+        planner.deadline = self._until(_UNCHECKED_SHARE)
+        before = divided.chosen.simulation.microseconds
+
+        def tell(tried: int, best: float) -> None:
+            if best < before and tried % _TOLD_EVERY == 0:
+                request.tell("search", tried, before, best)
+
+        found = joint_plan(
+            Problem.of(divided.chosen.simulation), strategy, request.options.seed, planner.is_expired, tell
+        )
+        self._tried, self._best_at = found.tried, request.seconds
+        self._baselines = {**self._baselines, **found.baselines}
+        proposal = Proposal(strategy, Origin.JOINT, found.plan)
+        return replace(divided, chosen=planner.evaluated(divided.subject, proposal))
+
     def _search(self, original: Original) -> PlannedVariant:
         """The given plan; else the best plan of the unchanged graph and of its rewritten forms."""
         if self._given is not None:
             self._keep_baselines(self._planner.experts(self._given.subject))
+            if self._joint is not None:
+                self._request.tell("search")
+                self._given = self._fused(self._given, self._joint)
             return self._given
         self._request.tell("search")
         self._prepare(original)

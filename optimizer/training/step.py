@@ -52,7 +52,8 @@ SEED = "seed"
 class BuiltStep:
     """A training step as a model. ``state_bytes`` are the sizes of states by input, ``adjoints`` counts the
     instances of adjoint statements by name; ``unreached`` are parameters that do not affect the loss and stay
-    constants; ``notes`` are sentences for the user."""
+    constants; ``notes`` are sentences for the user. ``graph`` is the step before it is written, with the
+    outputs that ``outputs`` names."""
 
     model: LoweredModel
     description: StepDescription
@@ -61,6 +62,8 @@ class BuiltStep:
     forward_nodes: int
     unreached: tuple[str, ...]
     notes: tuple[str, ...]
+    graph: Graph
+    outputs: tuple[str, ...]
 
 
 def build_step(model: ModelSource, settings: StepSettings, adjoints: Iterable[Adjoint]) -> BuiltStep:
@@ -227,6 +230,8 @@ class _Step:
             len(lifted.source.proto.graph.node),
             unreached,
             forward.notes,
+            _returning(graph, outputs.values()),
+            tuple(outputs),
         )
 
     def _description(self, forward: _Forward, updates: AddedUpdates, graph: Graph) -> StepDescription:
@@ -344,3 +349,10 @@ def _forward_settings(settings: StepSettings) -> ForwardSettings:
 
 
 __all__ = ["BuiltStep", "build_step"]
+
+
+def _returning(graph: Graph, outputs: Iterable[Value]) -> Graph:
+    """The graph with these outputs."""
+    editor = graph.edit()
+    editor.set_outputs(tuple(outputs))
+    return editor.build()

@@ -1,7 +1,8 @@
 """Execution plan of a graph: everything about its execution that does not change what it computes.
 
 A plan is separate from its graph and keyed by node id. It states which nodes the runtime executes as one
-kernel, into which tasks operators are divided and where those run, and where inputs are kept in parts.
+kernel, into which tasks operators are divided and where those run, where inputs are kept in parts, which
+reductions are one collective, and in which order operators are issued.
 """
 
 from __future__ import annotations
@@ -11,15 +12,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from superopt.ir.graph import Graph, NodeId
+from superopt.ir.graph import Graph, NodeId, Value
 
 
 @dataclass(frozen=True, slots=True)
 class FusionGroup:
-    """Nodes that the runtime executes as one kernel; ``head`` does the main work, the others follow it."""
+    """Nodes that the runtime executes as one kernel; ``head`` does the main work, the others follow it. Those
+    of the members that are ``duplicated`` are computed once more, for the readers in the group alone: other
+    readers get what the node computes in its own place."""
 
     head: NodeId
     members: tuple[NodeId, ...]
+    duplicated: frozenset[NodeId] = frozenset()
+
+    @property
+    def owned(self) -> tuple[NodeId, ...]:
+        """The members that are computed here for all readers."""
+        return tuple(member for member in self.members if member not in self.duplicated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +103,22 @@ class Plan:
     ``fusion`` maps the head of every group of two or more to its group. ``parallel`` maps every operator to
     its machine mapping; it is empty for a graph on a single device. A pipeline-parallel plan divides a batch
     into ``microbatches``. ``residence`` maps inputs to the parts in which they are kept; others are kept in
-    every part that some operator reads.
+    every part that some operator reads. The partial sums of a bucket are reduced together, as one collective,
+    once all of them are there; ``buckets`` are disjoint, and others are reduced one by one. ``order`` are all
+    operators as they are issued, a group where its head is; empty for that of the simulator.
     """
 
     fusion: Mapping[NodeId, FusionGroup] = field(default_factory=_no_groups)
     parallel: Mapping[NodeId, Parallelism] = field(default_factory=_no_parallelism)
     microbatches: int = 1
     residence: Mapping[NodeId, Residence] = field(default_factory=_no_residence)
+    buckets: tuple[tuple[Value, ...], ...] = ()
+    order: tuple[NodeId, ...] = ()
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether operators are grouped or ordered, or reductions put together."""
+        return bool(self.fusion or self.buckets or self.order)
 
     def restricted_to(self, graph: Graph) -> Plan:
         """The plan without entries for nodes that the graph does not have."""
@@ -115,4 +133,10 @@ class Plan:
             MappingProxyType({node: how for node, how in self.parallel.items() if node in graph.nodes}),
             self.microbatches,
             MappingProxyType({node: kept for node, kept in self.residence.items() if node in graph.nodes}),
+            tuple(
+                kept
+                for bucket in self.buckets
+                if (kept := tuple(value for value in bucket if value.node in graph.nodes))
+            ),
+            tuple(node for node in self.order if node in graph.nodes),
         )

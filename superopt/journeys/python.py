@@ -110,7 +110,8 @@ def optimize(
         cluster: The file of a cluster description or a known machine, as ``dgx-h100:4``. The result then has
             a plan for all devices, chosen by predicted cost.
         strategy: With a cluster and a training step, where states are updated: ``ddp``, ``zero1``, ``zero2``,
-            ``zero3`` (or ``fsdp``), ``ps``; None for what is predicted to be fastest.
+            ``zero3`` (or ``fsdp``), ``ps``; or ``ddp`` with fused kernels and collectives: ``disco``,
+            ``joint-fusion``; None for what is predicted to be fastest.
         plan: With a cluster, the report whose plan is evaluated in place of a search.
         example_inputs: For a PyTorch module the arguments of its ``forward``: a tensor, a tuple, or a dict by
             name. The model is made for their shapes.

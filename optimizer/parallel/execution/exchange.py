@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from superopt.optimizer.parallel.communication import (
     CollectiveKind,
     CollectiveStep,
     communication,
+    joined_steps,
     legs,
 )
 from superopt.optimizer.parallel.execution.machine import A, Machine
@@ -29,11 +31,13 @@ class Held(Generic[A]):
 
 
 class Exchange(Generic[A]):
-    """Moves shards step by step; ``sent`` are the bytes by (source, target)."""
+    """Moves shards step by step; ``sent`` are the bytes by (source, target), ``reductions`` the number of
+    collectives that reduce."""
 
     def __init__(self, machine: Machine[A]) -> None:
         self._machine = machine
         self.sent: Counter[tuple[int, int]] = Counter()
+        self.reductions = 0
 
     def moved(self, held: Held[A], want: Placement, steps: Sequence[CollectiveStep]) -> Held[A]:
         """The tensor in the placement ``want``, after the steps given by ``communication``."""
@@ -53,6 +57,30 @@ class Exchange(Generic[A]):
             steps = steps[count:]
         return Held(want, held.shape, shards)
 
+    def reduced(self, terms: Sequence[Held[A]], wants: Sequence[Placement]) -> Sequence[Held[A]]:
+        """Partial sums after one all-reduce of all of them by each group of devices. Every device of the
+        wanted placements holds a term of each, and gets its sum."""
+        element_bytes = next(iter(terms[0].shards.values())).nbytes
+        element_bytes //= max(1, math.prod(next(iter(terms[0].shards.values())).shape))
+        steps = [
+            communication(term.placement, want, term.shape, element_bytes)
+            for term, want in zip(terms, wants, strict=True)
+        ]
+        found: list[dict[int, A]] = [{} for _ in terms]
+        for step in joined_steps(steps):
+            packed = [self._machine.packed([term.shards[device] for term in terms]) for device in step.group]
+            whole = ((0, math.prod(packed[0].shape)),)
+            sums = self._all_reduced(step, whole, packed)
+            self.reductions += 1
+            for device, flat in zip(step.group, sums, strict=True):
+                shapes = [term.shards[device].shape for term in terms]
+                for own, shard in zip(found, self._machine.unpacked(flat, shapes), strict=True):
+                    own[device] = shard
+        return [
+            Held(want, term.shape, {device: shards[device] for device in want.devices})
+            for term, want, shards in zip(terms, wants, found, strict=True)
+        ]
+
     def _moved(self, held: Held[A], want: Placement, steps: Sequence[CollectiveStep]) -> Held[A]:
         have = regions_of(held.placement, held.shape)
         stores: dict[int, list[tuple[Region, A]]] = {device: [] for device in (*have, *want.devices)}
@@ -61,6 +89,7 @@ class Exchange(Generic[A]):
                 stores[device].append((region, held.shards[device]))
         for step in steps:
             if step.kind in REDUCTIONS:
+                self.reductions += 1
                 terms = [
                     self._machine.part(held.shards[device], _within(region, have[device]))
                     for device, region in zip(step.group, step.before, strict=True)

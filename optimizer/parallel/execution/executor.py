@@ -18,8 +18,9 @@ from superopt.ir.graph import Graph, Input, Node, NodeId, Value
 from superopt.ir.plan import Plan
 from superopt.onnx_io.emit.folding import Folder
 from superopt.optimizer.parallel.boxes import Region
-from superopt.optimizer.parallel.communication import communication, summed
+from superopt.optimizer.parallel.communication import CollectiveStep, communication, summed
 from superopt.optimizer.parallel.execution.exchange import Exchange, Held
+from superopt.optimizer.parallel.execution.kernels import Kernel, Kernels
 from superopt.optimizer.parallel.execution.machine import A, Machine
 from superopt.optimizer.parallel.execution.memory import DeviceMemory
 from superopt.optimizer.parallel.fetches import START, issued_fetches, resident
@@ -36,12 +37,13 @@ NOT_FETCHED = -1
 
 @dataclass(frozen=True)
 class Execution:
-    """Result of an execution: the outputs of the graph, the bytes sent by (source device, target device), and
-    the peak bytes of each device."""
+    """Result of an execution: the outputs of the graph, the bytes sent by (source device, target device), the
+    peak bytes of each device, and the number of collectives that reduce."""
 
     outputs: tuple[Array, ...]
     sent: Mapping[tuple[int, int], int]
     peaks: Mapping[int, int]
+    reductions: int
 
     @property
     def moved_bytes(self) -> int:
@@ -62,15 +64,20 @@ def execute(
     """Runs the graph under the plan, with inputs and weights by label. Values that depend only on weights are
     computed beforehand; other operators without a machine mapping run whole on device 0. A tensor is moved to
     a placement once, as soon as it is computed, however many operators need it there; the next value of a
-    state of ``step`` to where the state is resident, by default where it is read. Operators run in the
-    ``order``, by default the graph's. Raises UnsupportedError for symbolic dimensions and for values that are
-    not tensors, InvalidOptionError where the plan does not divide a shape evenly."""
-    running = _Running(graph, plan, weights, inputs, machine, step, graph.order if order is None else order)
+    state of ``step`` to where the state is resident, by default where it is read. A fusion group of the plan
+    runs as one kernel in the place of its head, and a bucket is one collective. Operators run in the
+    ``order``, by default the plan's, or the graph's where it has none. Raises UnsupportedError for symbolic
+    dimensions and for values that are not tensors, InvalidOptionError where the plan does not divide a shape
+    evenly."""
+    chosen = order or plan.order or graph.order
+    running = _Running(graph, plan, weights, inputs, machine, step, chosen)
     running.fetch(START)
     for position, node in enumerate(running.order):
-        running.run(graph[node], position)
+        if running.kernels.is_head(node):
+            running.run(node, position)
     outputs = tuple(running.output(value) for value in graph.outputs)
-    return Execution(outputs, dict(running.exchange.sent), running.memory.peaks)
+    exchange = running.exchange
+    return Execution(outputs, dict(exchange.sent), running.memory.peaks, exchange.reductions)
 
 
 class _Running(Generic[A]):
@@ -94,6 +101,10 @@ class _Running(Generic[A]):
             node.id: divided(graph, plan, node) for node in graph if not self._is_given(node)
         }
         self.order = [node for node in order if node in self.tasks]
+        self.kernels = Kernels(graph, plan, self.tasks)
+        self._buckets = {value: bucket for bucket in plan.buckets for value in bucket}
+        self._missing: dict[tuple[Value, ...], int] = defaultdict(lambda: 1)
+        self._missing.update((bucket, len(bucket)) for bucket in plan.buckets)
         self._held: dict[Key, Held[A]] = {}
         self._reads: Counter[Key] = Counter()
         self._wanted: dict[Value, dict[Placement, None]] = defaultdict(dict)
@@ -117,30 +128,26 @@ class _Running(Generic[A]):
         }
         self._load_residents()
 
-    def run(self, node: Node, position: int) -> None:
-        """Runs all tasks of the operator at that position, moves its results, issues fetches, and frees what
+    def run(self, head: NodeId, position: int) -> None:
+        """Runs all tasks of the kernel at that position, moves its results, issues fetches, and frees what
         nothing reads any more."""
-        tasks = self.tasks[node.id]
-        made: list[dict[int, A]] = [{} for _ in node.values]
-        keys = [self._key(node.id, value, want) for value, want in zip(node.inputs, tasks.needs, strict=True)]
-        operands = list(zip(keys, tasks.input_regions, strict=True))
+        kernel, tasks = self.kernels.of(head), self.tasks[head]
+        made: dict[Value, dict[int, A]] = {value: {} for value in kernel.writes}
+        operands = [self._read(node, slot) for node, slot in kernel.reads]
         for device in tasks.how.devices:
             shards = [self._operand(key, regions[device], device) for key, regions in operands]
-            for port, shard in enumerate(self._machine.run(tasks.task(device), shards, device)):
-                made[port][device] = shard
-        for value, place, type_, shards in zip(
-            node.values, tasks.makes, tasks.output_types, made, strict=True
-        ):
-            self._keep((value, place, NOT_FETCHED), Held(place, shape_of(type_), shards))
-        for value, place in zip(node.values, tasks.makes, strict=True):
-            for want in self._wanted[value]:
-                if want != place:
-                    self._keep((value, want, NOT_FETCHED), self._moved(value, place, want))
+            results = self._results(kernel, shards, device)
+            for value, shard in zip(kernel.writes, results, strict=True):
+                made[value][device] = shard
+        for value, shards in made.items():
+            type_ = self.tasks[value.node].output_types[value.port]
+            self._keep(self._own(value), Held(self._made(value), shape_of(type_), shards))
+        delivered = [term for value in kernel.writes for term in self._delivered(value)]
         self.fetch(position)
         self.memory.note()
-        for value, place in zip(node.values, tasks.makes, strict=True):
-            self._release((value, place, NOT_FETCHED))
-        for key in keys:
+        for value in delivered:
+            self._release(self._own(value))
+        for key, _ in operands:
             self._reads[key] -= 1
             self._release(key)
 
@@ -151,6 +158,53 @@ class _Running(Generic[A]):
             value, place = Value(node, 0), self._resident[node]
             for want in self._fetched[number]:
                 self._keep((value, want, number), self._moved(value, place, want))
+
+    def _read(self, node: NodeId, slot: int) -> tuple[Key, Mapping[int, Region]]:
+        """The tensor that an operator reads, and its region on each device."""
+        tasks = self.tasks[node]
+        return (
+            self._key(node, self._graph[node].inputs[slot], tasks.needs[slot]),
+            tasks.input_regions[slot],
+        )
+
+    def _results(self, kernel: Kernel, shards: Sequence[A], device: int) -> Sequence[A]:
+        if len(kernel.nodes) == 1:
+            return self._machine.run(self.tasks[kernel.nodes[0]].task(device), shards, device)
+        return self._machine.run_kernel(kernel.task(self.tasks, device), shards, device)
+
+    def _made(self, value: Value) -> Placement:
+        return self.tasks[value.node].makes[value.port]
+
+    def _own(self, value: Value) -> Key:
+        """A result as it is computed."""
+        return value, self._made(value), NOT_FETCHED
+
+    def _delivered(self, value: Value) -> tuple[Value, ...]:
+        """Moves a result to every placement in which it is read; the sums of a bucket when all are there.
+        Returns the values that were moved."""
+        bucket = self._buckets.get(value, (value,))
+        self._missing[bucket] -= 1
+        if self._missing[bucket]:
+            return ()
+        if value in self._buckets:
+            self._reduce(bucket)
+        for term in bucket:
+            for want in self._wanted[term]:
+                if want != self._made(term) and (term, want, NOT_FETCHED) not in self._held:
+                    moved = self._moved(term, self._made(term), want)
+                    self._keep((term, want, NOT_FETCHED), moved)
+        return bucket
+
+    def _reduce(self, bucket: Sequence[Value]) -> None:
+        """Reduces the sums of a bucket by one collective."""
+        terms = [self._held[self._own(term)] for term in bucket]
+        wants = [
+            next(want for want in self._wanted[term] if self._steps(term, self._made(term), want))
+            for term in bucket
+        ]
+        for term, want, held in zip(bucket, wants, self.exchange.reduced(terms, wants), strict=True):
+            self._keep((term, want, NOT_FETCHED), held)
+            self._reads[self._own(term)] -= 1
 
     def output(self, value: Value) -> Array:
         """A whole value on the host."""
@@ -169,11 +223,12 @@ class _Running(Generic[A]):
         for node in self.tasks:
             for value, want in zip(self._graph[node].inputs, self.tasks[node].needs, strict=True):
                 key = self._key(node, value, want)
-                self._reads[key] += 1
+                self._reads[key] += self.kernels.times_read(value.node, node)
                 if key[2] == NOT_FETCHED:
                     self._wanted[value][want] = None
                 else:
                     self._fetched[key[2]][want] = None
+        self._reads.update(self._own(value) for value in self._buckets)
         for value in dict.fromkeys(self._graph.outputs):
             if value.node not in self.tasks:
                 continue
@@ -237,10 +292,11 @@ class _Running(Generic[A]):
         return kept[device, (region, device not in want.of_terms((0,)).devices)]
 
     def _moved(self, value: Value, have: Placement, want: Placement) -> Held[A]:
-        held = self._held[value, have, NOT_FETCHED]
-        element_bytes = tensor_of(self._graph, value).element.bytes_per_element
-        steps = communication(have, want, held.shape, element_bytes)
-        return self.exchange.moved(held, want, steps)
+        return self.exchange.moved(self._held[value, have, NOT_FETCHED], want, self._steps(value, have, want))
+
+    def _steps(self, value: Value, have: Placement, want: Placement) -> tuple[CollectiveStep, ...]:
+        type_ = tensor_of(self._graph, value)
+        return communication(have, want, shape_of(type_), type_.element.bytes_per_element)
 
     def _keep(self, key: Key, held: Held[A]) -> None:
         self._held[key] = held

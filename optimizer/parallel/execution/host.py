@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -14,6 +15,7 @@ from superopt.onnx_io.files.source import SourceModel
 from superopt.ops.traits import ALIASES, traits
 from superopt.optimizer.cost.runtime import LoadedModel
 from superopt.optimizer.parallel.boxes import Region
+from superopt.optimizer.parallel.execution.kernels import KernelTask
 from superopt.optimizer.parallel.tasks import Task, shape_of
 
 
@@ -72,6 +74,24 @@ class HostMachine:
     def all_reduced(self, shards: Sequence[Array]) -> None:
         """Return None: there is no collective, so the caller reduces around a ring."""
         del shards
+
+    def packed(self, shards: Sequence[Array]) -> Array:
+        """Return the elements one after the other."""
+        return np.concatenate([np.ravel(shard) for shard in shards])
+
+    def unpacked(self, flat: Array, shapes: Sequence[tuple[int, ...]]) -> Sequence[Array]:
+        """Return arrays of those shapes."""
+        ends = np.cumsum([math.prod(shape) for shape in shapes])
+        pieces = np.split(flat, ends[:-1])
+        return [np.array(piece).reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+
+    def run_kernel(self, kernel: KernelTask, shards: Sequence[Array], device: int) -> Sequence[Array]:
+        """Runs the tasks one after the other."""
+        made: list[Sequence[Array]] = []
+        for task, operands in zip(kernel.tasks, kernel.operands, strict=True):
+            given = [shards[-1 - number] if number < 0 else made[number][port] for number, port in operands]
+            made.append(self.run(task, given, device))
+        return [np.array(made[number][port], order="C") for number, port in kernel.results]
 
     def run(self, task: Task, shards: Sequence[Array], device: int) -> Sequence[Array]:
         """Runs the task in ONNX Runtime, with operands that its ONNX form needs as constants as initialisers;

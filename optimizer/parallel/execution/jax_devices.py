@@ -9,6 +9,7 @@ Without an accelerator, JAX simulates N devices on the CPU if the environment va
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,11 +22,13 @@ from superopt.ops import Opaque, Operator
 from superopt.optimizer.parallel.boxes import Region
 from superopt.optimizer.parallel.execution.host import HostMachine
 from superopt.optimizer.parallel.execution.jax_domain import JaxDomain
+from superopt.optimizer.parallel.execution.kernels import KernelTask
 from superopt.optimizer.parallel.tasks import Task
 
 
 class JaxMachine:
-    """The devices visible to JAX. Opaque nodes run in ONNX Runtime. Raises MissingServiceError when JAX is
+    """The devices visible to JAX. Opaque nodes run in ONNX Runtime; a kernel of several operators is one
+    ``jit``, and ``compiled`` are those. Raises MissingServiceError when JAX is
     not installed or sees too few devices."""
 
     def __init__(self, devices: int, source: SourceModel | None = None) -> None:
@@ -43,6 +46,7 @@ class JaxMachine:
         self._numpy = self._jax.numpy
         self._domain = JaxDomain(self._jax)
         self._host = HostMachine(source)
+        self.compiled: dict[KernelTask, Any] = {}
 
     def put(self, array: Array, device: int) -> Any:
         """The array on that device."""
@@ -102,16 +106,49 @@ class JaxMachine:
         placed = {part.device: part.data[0] for part in self._jax.jit(mapped)(terms).addressable_shards}
         return [placed[device] for device in devices]
 
+    def packed(self, shards: Sequence[Any]) -> Any:
+        """The elements one after the other."""
+        return self._numpy.concatenate([shard.ravel() for shard in shards])
+
+    def unpacked(self, flat: Any, shapes: Sequence[tuple[int, ...]]) -> Sequence[Any]:
+        """Arrays of those shapes."""
+        ends = np.cumsum([math.prod(shape) for shape in shapes])
+        pieces = self._numpy.split(flat, ends[:-1].tolist())
+        return [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+
+    def run_kernel(self, kernel: KernelTask, shards: Sequence[Any], device: int) -> Sequence[Any]:
+        """Runs the tasks as one compiled function."""
+        compiled = self.compiled.get(kernel)
+        if compiled is None:
+
+            def evaluated(*given: Any) -> tuple[Any, ...]:
+                return self._evaluated(kernel, given)
+
+            compiled = self.compiled[kernel] = self._jax.jit(evaluated)
+        with self._jax.default_device(self._devices[device]):
+            return list(compiled(*shards))
+
+    def _evaluated(self, kernel: KernelTask, shards: Sequence[Any]) -> tuple[Any, ...]:
+        made: list[Sequence[Any]] = []
+        for task, operands in zip(kernel.tasks, kernel.operands, strict=True):
+            assert isinstance(task.operator, Operator), "only operators are fused"
+            given = [shards[-1 - number] if number < 0 else made[number][port] for number, port in operands]
+            made.append(self._values(task.operator, task, given))
+        return tuple(made[number][port] for number, port in kernel.results)
+
     def run(self, task: Task, shards: Sequence[Any], device: int) -> Sequence[Any]:
         """Evaluates the operator on the device."""
         if isinstance(task.operator, Opaque) or not isinstance(task.operator, Operator):
             results = self._host.run(task, [self.get(shard) for shard in shards], device)
             return [self.put(result, device) for result in results]
         with self._jax.default_device(self._devices[device]):
-            results = task.operator.evaluate(self._domain, *(shard[None] for shard in shards))
-            return [
-                self._numpy.broadcast_to(
-                    result[0], tuple(int(size) for size in type_.shape if isinstance(size, int))
-                ).astype(np.float32 if type_.element.is_float else result.dtype)
-                for result, type_ in zip(results, task.outputs, strict=True)
-            ]
+            return self._values(task.operator, task, shards)
+
+    def _values(self, operator: Operator, task: Task, shards: Sequence[Any]) -> Sequence[Any]:
+        results = operator.evaluate(self._domain, *(shard[None] for shard in shards))
+        return [
+            self._numpy.broadcast_to(
+                result[0], tuple(int(size) for size in type_.shape if isinstance(size, int))
+            ).astype(np.float32 if type_.element.is_float else result.dtype)
+            for result, type_ in zip(results, task.outputs, strict=True)
+        ]

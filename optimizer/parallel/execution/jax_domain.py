@@ -84,9 +84,11 @@ class JaxDomain(Domain[Any]):
         return self._numpy.sqrt(array)
 
     def apply(self, function: str, array: Any, parameters: tuple[Fraction, ...] = ()) -> Any:
-        """``erf`` and ``power``."""
+        """``erf``, ``log`` and ``power``."""
         if function == "power":
             return self._numpy.power(array, float(parameters[0]))
+        if function == "log":
+            return self._numpy.log(array)
         if function == "erf":
             return self._jax.lax.erf(array)
         raise UnsupportedError(f"no implementation of {function} in JAX")

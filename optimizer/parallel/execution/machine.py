@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 
 from superopt.domains import Array
 from superopt.optimizer.parallel.boxes import Region
+from superopt.optimizer.parallel.execution.kernels import KernelTask
 from superopt.optimizer.parallel.tasks import Task
 
 
@@ -65,6 +66,18 @@ class Machine(Protocol[A]):
     def all_reduced(self, shards: Sequence[A]) -> Sequence[A] | None:
         """The sum of equally shaped shards on different devices, on each; None where there is no
         collective."""
+        ...
+
+    def packed(self, shards: Sequence[A]) -> A:
+        """The elements of shards of one device and type, one after the other."""
+        ...
+
+    def unpacked(self, flat: A, shapes: Sequence[tuple[int, ...]]) -> Sequence[A]:
+        """Shards of those shapes with the elements of a packed one."""
+        ...
+
+    def run_kernel(self, kernel: KernelTask, shards: Sequence[A], device: int) -> Sequence[A]:
+        """The results of several tasks that run as one kernel, as new arrays on its device."""
         ...
 
     def run(self, task: Task, shards: Sequence[A], device: int) -> Sequence[A]:

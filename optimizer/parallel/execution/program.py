@@ -139,7 +139,8 @@ def run_program(directory: Path, inputs: Mapping[str, Array]) -> Execution:
         if "deliver" in entry:
             running.deliver(entry["deliver"])
     outputs = tuple(running.output(entry) for entry in manifest["outputs"])
-    return Execution(outputs, dict(running.exchange.sent), {})
+    exchange = running.exchange
+    return Execution(outputs, dict(exchange.sent), {}, exchange.reductions)
 
 
 def _write(program: Program, lifted: LiftedModel, graph: Graph, directory: Path) -> None:

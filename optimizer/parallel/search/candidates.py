@@ -18,6 +18,7 @@ class Origin(enum.StrEnum):
     MAPPING = "dynamic programming"
     PIPELINE = "pipeline"
     REFINED = "refined"
+    JOINT = "joint fusion"
     GIVEN = "given"
 
 

@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 from superopt.ops.traits import traits
 from superopt.optimizer.parallel.boxes import volume
 from superopt.optimizer.parallel.residence import kept_regions
+from superopt.optimizer.parallel.simulator.fused import Fused
 from superopt.optimizer.parallel.simulator.operations import Operations, WeightUses
 from superopt.optimizer.parallel.simulator.prices import Prices
 from superopt.optimizer.parallel.simulator.residents import ResidentFetch, Residents
 from superopt.optimizer.parallel.simulator.schedule import FORWARD, Schedule
-from superopt.optimizer.parallel.simulator.units import Unit, bytes_of
+from superopt.optimizer.parallel.simulator.units import Key, Unit, bytes_of
 from superopt.optimizer.parallel.tasks import shape_of
 
 Bytes = NDArray[np.int64]
@@ -53,6 +54,7 @@ class Liveness:
     schedule: Schedule
     units: Sequence[Unit]
     residents: Residents
+    fused: Fused | None = None
 
     def peaks(self) -> tuple[int, ...]:
         """By device: the peak bytes."""
@@ -127,7 +129,7 @@ class Liveness:
         for number in self._order:
             operation = self.operations.all[number]
             own = traits(operation.operator.name)
-            if not own.renames and not own.repeats:
+            if (not own.renames and not own.repeats) or self._is_in_kernel(number):
                 continue
             read = self._read_repeated(number, repeated)
             found[number] = np.ones(devices, bool) if own.repeats else ~read
@@ -159,6 +161,8 @@ class Liveness:
         for number in reversed(self._order):
             operation = self.operations.all[number]
             for port, type_ in enumerate(operation.outputs):
+                if self.fused is not None and (number, port) in self.fused.internal:
+                    continue
                 size = bytes_of(type_)
                 own, others = self._ends(number, port, ends)
                 made = self.prices.held(self.units[number].division.makes[port], size)
@@ -169,7 +173,7 @@ class Liveness:
                 for want, last in others.items():
                     shared = self._shared(number, port, want)
                     delivered = np.where(shared, 0, self.prices.held(want, size))
-                    yield _Array(delivered, self._position[number], last)
+                    yield _Array(delivered, self._sent_at(number, (port, want)), last)
         for fetch in self.residents.fetches:
             yield from self._fetched(fetch, ends)
 
@@ -185,9 +189,10 @@ class Liveness:
             shared = self.prices.shared(fetch.have, want, shape)
             yield _Array(np.where(shared, 0, self.prices.held(want, size)), max(0, fetch.issued), read)
 
-    def _read_until(self, reader: int, ends: dict[int, Places]) -> Places:
-        """By device: when a reader has no more use for what it read."""
-        read = np.full(len(self.prices.cluster), self._position[reader], np.int64)
+    def _read_until(self, reader: int, ends: dict[int, Places], place: int | None = None) -> Places:
+        """By device: when a reader has no more use for what it read, at its own place or another."""
+        position = self._position[reader] if place is None else place
+        read = np.full(len(self.prices.cluster), position, np.int64)
         if reader in self._views:
             return np.where(self._views[reader], np.maximum(read, ends[reader]), read)
         return read
@@ -200,15 +205,38 @@ class Liveness:
         for use in self.operations.uses[number]:
             if use.port == port:
                 want = self.units[use.reader].division.needs[use.slot]
-                read = self._read_until(use.reader, ends)
+                place = self._read_at(number, use.reader)
+                if place < 0:
+                    continue
+                read = self._read_until(use.reader, ends, place)
                 last[want] = np.maximum(last[want], read) if want in last else read
         for returned, want in unit.final:
             if returned == port:
                 last[want] = np.full(devices, len(self.units), np.int64)
         own = last.pop(have)
+        for want in last:
+            own = np.maximum(own, self._sent_at(number, (port, want)))
         for want, read in last.items():
             own = np.where(self._shared(number, port, want), np.maximum(own, read), own)
         return own, last
+
+    def _is_in_kernel(self, number: int) -> bool:
+        """Whether other operations are computed in the same kernel: what it writes is an array of its own."""
+        return (
+            self.fused is not None and len(self.fused.grouping.of_head(self.fused.grouping.head[number])) > 1
+        )
+
+    def _read_at(self, number: int, reader: int) -> int:
+        """The last position at which an operation reads what another has written; -1 if it does not."""
+        if self.fused is None:
+            return self._position[reader]
+        heads = self.fused.grouping.outer(number, reader)
+        return max((self._position[head] for head in heads), default=-1)
+
+    def _sent_at(self, number: int, key: Key) -> int:
+        """The position after which a result is sent: that of the last one of its bucket."""
+        sent = None if self.fused is None else self.fused.bucket_of.get((number, key))
+        return self._position[number if sent is None else sent[0]]
 
     def _shared(self, number: int, port: int, want: int) -> Mask:
         shape = shape_of(self.operations.all[number].outputs[port])

@@ -6,10 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superopt.optimizer.parallel.collectives import Collectives
-from superopt.optimizer.parallel.communication import communication
+from superopt.optimizer.parallel.communication import CollectiveStep, communication
 from superopt.optimizer.parallel.placement import Placement
 from superopt.optimizer.parallel.residence import shares
-from superopt.optimizer.parallel.simulator.exchange import Exchange, gathered_together, synchronisation
+from superopt.optimizer.parallel.simulator.exchange import (
+    Exchange,
+    Numbers,
+    gathered_together,
+    synchronisation,
+)
 from superopt.optimizer.parallel.task_costs import TaskCosts
 from superopt.optimizer.parallel.topology import Cluster
 
@@ -31,6 +36,7 @@ class Prices:
         self._gathered: dict[tuple[Exchange, ...], Exchange] = {}
         self._shared: dict[tuple[int, int, tuple[int, ...]], NDArray[np.bool_]] = {}
         self._held: dict[tuple[int, int], NDArray[np.int64]] = {}
+        self._given: dict[tuple[tuple[CollectiveStep, ...], tuple[int, ...]], Exchange] = {}
         self._synchronisations: dict[tuple[tuple[int, ...], int], Exchange | None] = {}
 
     def number(self, placement: Placement) -> int:
@@ -68,6 +74,16 @@ class Prices:
             holders = sorted({int(device) for exchange in exchanges for device in exchange.holders})
             found = Exchange(steps, holders, self.collectives, len(self.cluster))
             self._gathered[exchanges] = found
+        return found
+
+    def exchange_of(self, steps: tuple[CollectiveStep, ...], holders: Numbers) -> Exchange:
+        """The exchange of given steps, by the devices that hold what they send."""
+        key = (steps, tuple(holders.tolist()))
+        found = self._given.get(key)
+        if found is None:
+            if len(self._given) >= _MOST:
+                self._given.clear()
+            found = self._given[key] = Exchange(steps, holders.tolist(), self.collectives, len(self.cluster))
         return found
 
     def held(self, place: int, size: int) -> NDArray[np.int64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -11,6 +11,7 @@ import numpy as np
 from superopt.ir.graph import NodeId
 from superopt.ir.plan import Plan
 from superopt.optimizer.parallel.simulator.exchange import Exchange, Times
+from superopt.optimizer.parallel.simulator.fused import Fused
 from superopt.optimizer.parallel.simulator.liveness import Liveness
 from superopt.optimizer.parallel.simulator.memory import memory_of
 from superopt.optimizer.parallel.simulator.objective import ParallelObjective
@@ -50,6 +51,12 @@ class Simulation:
     residents: Residents = field(repr=False)
     opening: tuple[tuple[Key, Exchange], ...] = field(repr=False)
     timing: Timing = field(repr=False)
+    fused: Fused | None = field(default=None, repr=False)
+
+    @property
+    def issued(self) -> Sequence[Unit]:
+        """What devices run and send: operations, or kernels of several."""
+        return self.units if self.fused is None else self.fused.issued
 
     @property
     def makespan(self) -> float:
@@ -67,7 +74,7 @@ class Simulation:
     def busy_microseconds(self) -> Times:
         """By device: computing time."""
         times = np.zeros(len(self.prices.cluster))
-        for unit in self.units:
+        for unit in self.issued:
             times += unit.division.forward.each
             if self.objective is ParallelObjective.TRAINING:
                 times += unit.division.backward.each
@@ -104,12 +111,20 @@ class Simulation:
 
     @cached_property
     def _liveness(self) -> Liveness:
-        return Liveness(self.operations, self.prices, self.schedule, self.units, self.residents)
+        return Liveness(self.operations, self.prices, self.schedule, self.units, self.residents, self.fused)
 
     @property
     def order(self) -> tuple[NodeId, ...]:
         """The nodes in the order in which they are issued for one batch."""
-        numbers = (number for direction, number, batch in self.schedule.items if (direction, batch) == (0, 0))
+        numbers: Iterable[int] = (
+            number for direction, number, batch in self.schedule.items if (direction, batch) == (0, 0)
+        )
+        if self.fused is not None:
+            heads = self.fused.grouping.head
+            place = self.schedule.positions[0][0]
+            numbers = sorted(
+                range(len(heads)), key=lambda number: (place[number], number == heads[number], number)
+            )
         return tuple(self.operations.all[number].node for number in numbers)
 
     def fits(self, limits: Sequence[int]) -> bool:
@@ -123,7 +138,7 @@ class Simulation:
     def timeline(self) -> Iterator[TimelineEvent]:
         """All computation by device, in issue order; then all communication."""
         for (direction, number, _), done in zip(self.schedule.items, self.timing.passes, strict=True):
-            division = self.units[number].division
+            division = self._unit(number).division
             kind, duration = "forward", division.forward.each
             if direction == BACKWARD:
                 kind, duration = "backward", division.backward.each
@@ -146,7 +161,10 @@ class Simulation:
             fetches = (fetch for fetch in self.residents.fetches if port == fetch.port or own == fetch.bundle)
             name = f"fetch of {', '.join(str(fetch.input) for fetch in fetches)}"
         else:
-            name = self._name(self.schedule.items[place][1])
+            number = self.schedule.items[place][1]
+            name = self._name(number)
+            if self.fused is not None and (count := self.fused.terms_of(number, waiting.brings[1])):
+                name = f"bucket of {count} with {name}"
         if PARAMETERS < port < 0:
             name = f"{'weights' if port == WEIGHTS else 'gradient'} of {name}"
         for transfer in waiting.exchange.transfers(waiting.ready, done.channels):
@@ -155,9 +173,14 @@ class Simulation:
                 kind = transfer.step.kind.value
                 yield TimelineEvent(device, name, kind, transfer.start, length, is_communication=True)
 
+    def _unit(self, number: int) -> Unit:
+        return self.units[number] if self.fused is None else self.fused.units[number]
+
     def _name(self, number: int) -> str:
         operation = self.operations.all[number]
-        return f"{operation.operator.name} {operation.node}"
+        name = f"{operation.operator.name} {operation.node}"
+        members = () if self.fused is None else self.fused.grouping.of_head(number)
+        return f"{name} and {len(members) - 1} more" if len(members) > 1 else name
 
     def _exchanges(self) -> Iterator[tuple[Exchange, int]]:
         """Every exchange, and its number of occurrences."""
@@ -165,7 +188,7 @@ class Simulation:
         trains = self.objective is ParallelObjective.TRAINING
         for _, exchange in self.opening:
             yield exchange, count
-        for unit in self.units:
+        for unit in self.issued:
             for _, exchange in unit.fetches:
                 yield exchange, count
             for _, exchange in unit.sends:

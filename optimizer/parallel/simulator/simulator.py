@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from superopt.errors import InvalidOptionError
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.plan import Plan
 from superopt.optimizer.parallel.fetches import START
 from superopt.optimizer.parallel.simulator.exchange import Exchange
+from superopt.optimizer.parallel.simulator.fused import fused
 from superopt.optimizer.parallel.simulator.objective import ParallelObjective
 from superopt.optimizer.parallel.simulator.operations import Operations
 from superopt.optimizer.parallel.simulator.prices import Prices
@@ -63,6 +65,8 @@ class Simulator:
             for number in range(len(divisions))
         ]
         opening = self._assembly.fetched(divisions, residents)
+        if plan.has_kernels:
+            return self._fused(plan, units, residents)
         return self._timed(plan, schedule, units, residents, opening, None, 0)
 
     def delta(self, plan: Plan, changed: Collection[NodeId], base: Simulation | None = None) -> Simulation:
@@ -75,6 +79,8 @@ class Simulator:
             or plan.microbatches != base.plan.microbatches
             or plan.residence != base.plan.residence
         ):
+            return self.simulate(plan)
+        if plan.has_kernels or base.plan.has_kernels:
             return self.simulate(plan)
         numbers = {self.operations.numbers[node] for node in changed if node in self.operations.numbers}
         divisions = [unit.division for unit in base.units]
@@ -96,6 +102,30 @@ class Simulator:
         if opening != base.opening:
             first = 0
         return self._timed(plan, base.schedule, units, residents, opening, base, first)
+
+    def _fused(self, plan: Plan, units: list[Unit], residents: Residents) -> Simulation:
+        """A plan with kernels of several operators, buckets, or an order."""
+        if self._trains:
+            raise InvalidOptionError(
+                "plan: fusion groups, buckets and an order are for a training step as the model; expected "
+                "one (superopt train-graph)"
+            )
+        made = fused(plan, self.operations, units, self.prices)
+        cluster = self.prices.cluster
+        timing = timed(made.units, made.schedule, len(cluster), len(cluster.channels))
+        self._base = Simulation(
+            plan,
+            self.objective,
+            self.operations,
+            self.prices,
+            made.schedule,
+            units,
+            residents,
+            (),
+            timing,
+            made,
+        )
+        return self._base
 
     def _timed(
         self,

@@ -9,7 +9,7 @@ undefined and never read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -78,7 +78,7 @@ class Timing:
 
 
 def timed(
-    units: Sequence[Unit],
+    units: Sequence[Unit] | Mapping[int, Unit],
     schedule: Schedule,
     devices: int,
     channels: int,
@@ -98,7 +98,9 @@ def timed(
 
 
 class _Clock:
-    def __init__(self, units: Sequence[Unit], schedule: Schedule, devices: int, channels: int) -> None:
+    def __init__(
+        self, units: Sequence[Unit] | Mapping[int, Unit], schedule: Schedule, devices: int, channels: int
+    ) -> None:
         self._units = units
         self._schedule = schedule
         self.passes: list[Pass] = []

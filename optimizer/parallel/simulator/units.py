@@ -336,8 +336,8 @@ class Assembly:
             degree * (plan.microbatches if dimension == batched else 1)
             for dimension, degree in enumerate(how.degrees)
         ]
-        inputs = _parts(operation.inputs, splits.inputs, parts)
-        outputs = _parts(operation.outputs, splits.outputs, parts)
+        inputs = parts_of(operation.inputs, splits.inputs, parts)
+        outputs = parts_of(operation.outputs, splits.outputs, parts)
         forward = np.zeros(len(cluster))
         if operation.operator.name not in ALIASES:
             for device in how.devices:
@@ -361,7 +361,7 @@ class Assembly:
             operation.operator.name not in ALIASES,
             tuple(
                 shape_of(type_)
-                for type_ in _parts(
+                for type_ in parts_of(
                     operation.outputs,
                     splits.outputs,
                     [plan.microbatches if dimension == batched else 1 for dimension in range(len(parts))],
@@ -399,7 +399,8 @@ def bytes_of(type_: TensorType) -> int:
     return elements * type_.element.bytes_per_element
 
 
-def _parts(types: Types, axes: tuple[tuple[int | None, ...], ...], parts: Sequence[int]) -> Types:
+def parts_of(types: Types, axes: tuple[tuple[int | None, ...], ...], parts: Sequence[int]) -> Types:
+    """The types of parts of tensors whose axes follow task dimensions; each of these has so many parts."""
     return tuple(
         type_.with_shape(
             tuple(

@@ -10,7 +10,7 @@ nodes:
 network: {bandwidth: 50 GB/s, latency: 5 us}
 """
 
-DEVICES = "h100-sxm, a100-sxm-80gb, a100-sxm-40gb, v100-sxm2, p100-sxm2, t4, titan-x, m60"
+DEVICES = "h100-sxm, a100-sxm-80gb, a100-sxm-40gb, v100-sxm2, p100-sxm2, t4, titan-x, m60, 1080ti"
 A_DEVICE = f"expected one of {DEVICES}, a cost profile *.jsonl, or fields flops and memory_bandwidth"
 SIZES = "B, kB, MB, GB, TB, PB, KiB, MiB, GiB, TiB, PiB"
 
@@ -32,7 +32,15 @@ BAD = {
     "no nodes": ("name: two\n", "line 1, column 1: expected the field nodes, got name"),
     "an unknown field": (
         but("name:", "nme:"),
-        "line 1, column 1: expected one of the fields nodes, name, network, got 'nme'",
+        "line 1, column 1: expected one of the fields nodes, name, network, collectives, got 'nme'",
+    ),
+    "collectives of a kind": (
+        but("network:", "collectives: parallel\nnetwork:"),
+        "line 5, column 14: collectives: expected serial, or the fields bandwidth and latency, got 'parallel'",
+    ),
+    "collectives without latency": (
+        but("network:", "collectives: {bandwidth: 1 GB/s}\nnetwork:"),
+        "line 5, column 14: collectives: expected the field latency, got bandwidth",
     ),
     "a field twice": (
         but("name: two", "name: two\nname: three"),
@@ -52,7 +60,7 @@ BAD = {
     ),
     "a field that is a list": (
         but("name: two", "[a]: two"),
-        "line 1, column 1: expected one of the fields nodes, name, network, got a list",
+        "line 1, column 1: expected one of the fields nodes, name, network, collectives, got a list",
     ),
     "nodes that are fields": (
         "nodes: {count: 1}\n",

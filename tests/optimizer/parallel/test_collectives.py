@@ -94,3 +94,23 @@ def test_what_leaves_a_node_shares_its_uplink(devices: tuple[int, ...], transfer
     assert arrived[list(devices[half:])] == pytest.approx(np.full(half, 2 + transfers * one), abs=0.01)
     again, _ = exchange.run(np.zeros(8), channels)
     assert again[devices[-1]] == pytest.approx(2 + 2 * transfers * one, abs=0.01)
+
+
+def test_collectives_in_turn_occupy_their_channels_to_the_end() -> None:
+    """The second of two starts when the first has arrived; else its latency overlaps with the transfer."""
+    description = """
+nodes: [{devices: 4, device: t4, link: {bandwidth: 10 GB/s, latency: 50 us}}]
+"""
+    arrivals: dict[str, list[float]] = {}
+    for field in ("", "collectives: serial", "collectives: {bandwidth: 1 GB/s, latency: 20 us}"):
+        machine = parse_cluster(description + field, "c")
+        reduced = step(CollectiveKind.ALL_REDUCE, 10**6, 0, 1, 2, 3)
+        exchange = Exchange((reduced,), (0, 1, 2, 3), Collectives(machine), 4)
+        channels = np.zeros(len(machine.channels))
+        arrivals[field] = []
+        for _ in range(2):
+            arrived, channels = exchange.run(np.zeros(4), channels)
+            arrivals[field].append(float(arrived.max()))
+    overlapping, serial, measured = arrivals.values()
+    assert overlapping[0] == serial[0] < overlapping[1] < serial[1] == 2 * serial[0]
+    assert measured == [1020.0, 2040.0]

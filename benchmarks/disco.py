@@ -1,0 +1,194 @@
+"""DisCo's table 1: joint fusion of operators and AllReduces on its clusters, against rules and full overlap.
+
+    python -m benchmarks disco [NETWORK ...] [--clusters disco-a disco-b] [--seconds 60] [--seed 0]
+                               [--ablation]
+
+A row for each network and cluster: simulated microseconds of a training step under each rule, of DisCo's
+search as published and of ours; their gains over the best rule; and the gain of full overlap (FO), with the
+kernels and collectives that our search found. ``--ablation`` leaves out the three methods one by one, in
+DisCo's search. ``--seconds`` is the processor time of a search; that of ours and of DisCo's is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from superopt import zoo
+from superopt.ir.graph import Graph
+from superopt.journeys.training import train_graph
+from superopt.optimizer.fusion.joint.baselines import baselines
+from superopt.optimizer.fusion.joint.problem import Problem
+from superopt.optimizer.fusion.joint.published import METHODS, Found, backtracking
+from superopt.optimizer.fusion.joint.refined import refined
+from superopt.optimizer.fusion.joint.streams import timed
+from superopt.optimizer.parallel.cluster import named_cluster
+from superopt.optimizer.parallel.experts import experts
+from superopt.optimizer.parallel.search.mesh import Mesh
+from superopt.optimizer.parallel.search.subject import Subject, plannable
+from superopt.optimizer.parallel.sharded_states import DDP
+from superopt.optimizer.parallel.simulator import ParallelObjective, Simulator
+from superopt.optimizer.parallel.states import StepLayout
+from superopt.step_options import StepSettings
+
+OPTIMIZERS = {
+    "vgg19": "momentum",
+    "resnet50": "momentum",
+    "transformer": "adam",
+    "lstm-lm": "momentum",
+    "bert-base": "adam",
+}
+SAMPLES = {
+    "disco-a": {"vgg19": 8, "resnet50": 32, "transformer": 16, "lstm-lm": 64, "bert-base": 16},
+    "disco-b": {"vgg19": 8, "resnet50": 32, "transformer": 16, "lstm-lm": 64, "bert-base": 16},
+}
+"""Samples of each device."""
+PAPER = {
+    ("vgg19", "disco-a"): (8.6, 18.9),
+    ("resnet50", "disco-a"): (12.5, 28.5),
+    ("transformer", "disco-a"): (26.7, 34.7),
+    ("lstm-lm", "disco-a"): (5.1, 10.9),
+    ("bert-base", "disco-a"): (18.5, 27.6),
+    ("vgg19", "disco-b"): (10.1, 12.5),
+    ("resnet50", "disco-b"): (9.6, 16.8),
+    ("transformer", "disco-b"): (20.6, 25.9),
+    ("lstm-lm", "disco-b"): (8.6, 12.3),
+    ("bert-base", "disco-b"): (13.7, 19.5),
+}
+"""Gains in percent of DisCo and of full overlap (table 1)."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A training step to be divided."""
+
+    graph: Graph
+    layout: StepLayout
+
+    def problem(self, cluster: str) -> Problem:
+        """Data parallelism of the step on a cluster."""
+        machine = named_cluster(cluster)
+        subject = Subject.of(self.graph, self.layout)
+        plan = next(one.plan for one in experts(subject, Mesh.of(machine)) if one.name == DDP)
+        simulator = Simulator(self.graph, machine, ParallelObjective.LATENCY, step=subject.step)
+        return Problem.of(simulator.simulate(plan))
+
+
+def built(network: str, batch: int) -> Step:
+    """The step of a network, its normalisations with running statistics, which a cluster need not sum."""
+    settings = StepSettings()
+    settings = replace(
+        settings,
+        model=replace(settings.model, batch_norm="frozen"),
+        loss=replace(settings.loss, loss="cotangents"),
+        update=replace(settings.update, optimizer=OPTIMIZERS.get(network, "adam")),
+    )
+    step = train_graph(zoo.build(network, batch=batch), settings).step
+    return Step(plannable(step.graph), StepLayout(step.description, step.outputs))
+
+
+@dataclass(frozen=True)
+class Row:
+    """Times in microseconds: of the rules by name, of DisCo's search and ours, and of full overlap."""
+
+    network: str
+    cluster: str
+    batch: int
+    rules: dict[str, float]
+    published: float
+    ours: float
+    overlapped: float
+    seconds: tuple[float, float]
+
+    def gain(self, time: float) -> float:
+        """Percent of time saved over the best rule, as the paper computes it."""
+        return 100 * (min(self.rules.values()) - time) / time
+
+    def __str__(self) -> str:
+        """The row in Markdown."""
+        paper, full = PAPER.get((self.network, self.cluster), (0.0, 0.0))
+        times = " | ".join(f"{time:,.0f}" for time in self.rules.values())
+        return (
+            f"| {self.network}, {self.batch} | {self.cluster} | {times} | {self.published:,.0f} | "
+            f"{self.ours:,.0f} | "
+            f"{self.gain(self.published):.1f} | {self.gain(self.ours):.1f} | "
+            f"{self.gain(self.overlapped):.1f} | "
+            f"{paper} ({full}) | {self.seconds[0]:.0f}, {self.seconds[1]:.0f} |"
+        )
+
+
+HEADER = (
+    "| step, samples | cluster | no fusion | op | AllReduce | both | DDP | DisCo's search | ours | "
+    "its gain, % | "
+    "ours | FO | paper (FO) | seconds |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n"
+)
+
+
+def row(network: str, cluster: str, seconds: float, seed: int) -> Row:
+    """One row."""
+    batch = SAMPLES[cluster][network] * len(named_cluster(cluster))
+    problem = built(network, batch).problem(cluster)
+    rules = {name: timed(joint).microseconds for name, joint in baselines(problem)}
+    ours, own_seconds = _clocked(lambda over: refined(problem, seed, is_over=over), seconds)
+    published, seconds = _clocked(lambda over: backtracking(problem, seed, is_over=over), seconds)
+    return Row(
+        network,
+        cluster,
+        batch,
+        rules,
+        published.timed.microseconds,
+        ours.timed.microseconds,
+        ours.timed.overlapped,
+        (seconds, own_seconds),
+    )
+
+
+def ablation(network: str, cluster: str, seconds: float, seed: int) -> Iterator[tuple[str, float]]:
+    """Microseconds of what DisCo's search finds with all methods, and with each of them left out."""
+    batch = SAMPLES[cluster][network] * len(named_cluster(cluster))
+    problem = built(network, batch).problem(cluster)
+    for left_out in (None, *METHODS):
+        methods = [method for method in METHODS if method is not left_out]
+        found, _ = _clocked(
+            lambda over, kept=methods: backtracking(problem, seed, kept, is_over=over), seconds
+        )
+        name = "all" if left_out is None else f"without {left_out.__name__}"
+        yield name, found.timed.microseconds
+
+
+def _clocked(search: Callable[[Callable[[], bool]], Found], seconds: float) -> tuple[Found, float]:
+    """What a search finds in so many seconds of processor time, and how many it took."""
+    began = time.process_time()
+    found = search(lambda: time.process_time() - began > seconds)
+    return found, time.process_time() - began
+
+
+def main() -> None:
+    """Prints the table in Markdown, row by row."""
+    parser = argparse.ArgumentParser(prog="benchmarks disco", description=__doc__)
+    parser.add_argument("networks", nargs="*", default=tuple(OPTIMIZERS))
+    parser.add_argument("--clusters", nargs="+", default=tuple(SAMPLES))
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--ablation", action="store_true")
+    given = parser.parse_args()
+    networks: Sequence[str] = given.networks
+    if given.ablation:
+        sys.stdout.write("| step | cluster | methods | us |\n|---|---|---|---|\n")
+    else:
+        sys.stdout.write(HEADER)
+    for network in networks:
+        for cluster in given.clusters:
+            if given.ablation:
+                for name, microseconds in ablation(network, cluster, given.seconds, given.seed):
+                    sys.stdout.write(f"| {network} | {cluster} | {name} | {microseconds:,.0f} |\n")
+            else:
+                sys.stdout.write(f"{row(network, cluster, given.seconds, given.seed)}\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

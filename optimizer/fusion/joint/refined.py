@@ -1,0 +1,91 @@
+"""Our search for joint fusions: from several good starts, changes where they promise most.
+
+Starts fuse operators by the time saved, with and without delaying what is sent, and put reductions into
+buckets by dynamic programming; the fastest is improved by random changes of single kernels and buckets that
+are kept if they are faster, and buckets are found anew from time to time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+
+from superopt.optimizer.fusion.joint.baselines import baselines
+from superopt.optimizer.fusion.joint.greedy import (
+    always,
+    by_savings,
+    keeps_sending,
+    with_buckets,
+    with_copies,
+)
+from superopt.optimizer.fusion.joint.problem import Problem
+from superopt.optimizer.fusion.joint.published import METHODS, Found, Method
+from superopt.optimizer.fusion.joint.state import Joint
+from superopt.optimizer.fusion.joint.streams import Timed, timed
+
+_PATIENCE = 400
+"""Changes without a faster candidate until the end."""
+_MOST = 3_000
+_MOST_AT_ONCE = 4
+"""Changes that are timed together."""
+
+
+def refined(
+    problem: Problem,
+    seed: int,
+    methods: Sequence[Method] = METHODS,
+    is_over: Callable[[], bool] = lambda: False,
+    tell: Callable[[int, float], None] = lambda _tried, _best: None,
+) -> Found:
+    """The best candidate found. Arguments are those of ``backtracking``."""
+    chance = random.Random(seed)
+    best, known, tried = _start(problem, is_over, tell)
+    unchanged = 0
+    while unchanged < _PATIENCE and tried < _MOST and not is_over():
+        changed = best.copy()
+        method = chance.choice(methods)
+        times = chance.randint(1, _MOST_AT_ONCE)
+        if not sum(method(changed, known, chance) for _ in range(times)):
+            unchanged += 1
+            continue
+        tried += 1
+        time = timed(changed)
+        if _rank(time) < _rank(known):
+            best, known, unchanged = changed, time, 0
+        else:
+            unchanged += 1
+        tell(tried, known.microseconds)
+    return Found(best, known, tried)
+
+
+def _start(
+    problem: Problem, is_over: Callable[[], bool], tell: Callable[[int, float], None]
+) -> tuple[Joint, Timed, int]:
+    best: tuple[Joint, Timed] | None = None
+    tried = 0
+    for joint in _starts(problem):
+        time = timed(joint)
+        tried += 1
+        if best is None or _rank(time) < _rank(best[1]):
+            best = joint, time
+        tell(tried, best[1].microseconds)
+        if is_over():
+            break
+    assert best is not None
+    return *best, tried
+
+
+def _starts(problem: Problem) -> Iterator[Joint]:
+    unfused = Joint.unfused(problem)
+    for _, joint in baselines(problem):
+        yield joint
+    for is_allowed in (always, keeps_sending):
+        fused = by_savings(unfused, is_allowed)
+        copied = with_copies(fused)
+        for joint in (fused, copied):
+            yield joint
+            yield with_buckets(joint)
+
+
+def _rank(time: Timed) -> tuple[float, float]:
+    return time.microseconds, time.computing + time.sending

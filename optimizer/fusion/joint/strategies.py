@@ -1,0 +1,53 @@
+"""Joint fusions by name: DisCo's search as published, and ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from superopt.ir.plan import Plan
+from superopt.optimizer.fusion.joint.baselines import baselines
+from superopt.optimizer.fusion.joint.plans import plan_of
+from superopt.optimizer.fusion.joint.problem import Problem
+from superopt.optimizer.fusion.joint.published import Found, backtracking
+from superopt.optimizer.fusion.joint.refined import refined
+from superopt.optimizer.fusion.joint.streams import timed
+
+DISCO, JOINT_FUSION = "disco", "joint-fusion"
+JOINT_STRATEGIES = (DISCO, JOINT_FUSION)
+
+
+@dataclass(frozen=True)
+class JointPlan:
+    """The plan that a search found, the candidates that it timed, and microseconds of the rules with which it
+    is compared."""
+
+    plan: Plan
+    tried: int
+    baselines: Mapping[str, float]
+
+
+def joint_plan(
+    problem: Problem,
+    strategy: str,
+    seed: int,
+    is_over: Callable[[], bool],
+    tell: Callable[[int, float], None],
+) -> JointPlan:
+    """Searches by one of ``JOINT_STRATEGIES``."""
+    rules = {name: timed(joint).microseconds for name, joint in baselines(problem)}
+    found = searched(problem, strategy, seed, is_over, tell)
+    return JointPlan(plan_of(found.joint), found.tried, rules)
+
+
+def searched(
+    problem: Problem,
+    strategy: str,
+    seed: int,
+    is_over: Callable[[], bool] = lambda: False,
+    tell: Callable[[int, float], None] = lambda _tried, _best: None,
+) -> Found:
+    """The best candidate of one of ``JOINT_STRATEGIES``."""
+    if strategy == DISCO:
+        return backtracking(problem, seed, is_over=is_over, tell=tell)
+    return refined(problem, seed, is_over=is_over, tell=tell)
