@@ -15,7 +15,7 @@ from typing import Annotated, Literal, cast
 
 from superopt.option import Choice, Mismatch, Option, Surface
 from superopt.option_table import REPEATED, OptionTable, declared, mismatches, require
-from superopt.step_options import STEP_OPTIONS
+from superopt.step_options import PRECISION_OPTIONS, STEP_OPTIONS
 
 TRAINING = "training"
 """The objective of a training step."""
@@ -81,7 +81,9 @@ _CLUSTER = "Plan for these devices: a description's file, or a known machine as 
 
 
 _ROUNDING = "Leave out rules whose rounding errors are larger than the original's, such as Winograd's"
-_SETTINGS = tuple(one for name, one in STEP_OPTIONS.items() if name != "freeze")
+_SETTINGS = tuple(
+    one for name, one in STEP_OPTIONS.items() if name != "freeze" and one.surfaces == Surface.EVERYWHERE
+)
 """The settings of the step that an optimization builds; sizes are those of its option ``freeze``."""
 
 
@@ -175,8 +177,9 @@ class Options:
 
     @property
     def builds_step(self) -> bool:
-        """Whether the training step of the model is optimised in its place."""
-        return self.objective == TRAINING
+        """Whether the training step of the model, or the step with another precision, is optimised in its
+        place."""
+        return self.objective == TRAINING or self.training is not None
 
     @classmethod
     def from_json(cls, values: Mapping[str, object]) -> Options:
@@ -234,8 +237,20 @@ def wrong_options(
     if values.get("training") is None:
         return
     objective = values.get("objective", table["objective"].default)
-    if objective != TRAINING:
-        yield Mismatch("training", f"no settings, or objective {TRAINING}", objective)
+    if objective != TRAINING and not _is_of_precision(values["training"]):
+        yield Mismatch("training", f"no settings but those of precision, or objective {TRAINING}", objective)
+    if is_cluster and isinstance(values["training"], Mapping):
+        given = PRECISION_OPTIONS.keys() & cast("Mapping[str, object]", values["training"]).keys()
+        for name in sorted(given):
+            yield Mismatch(f"training.{name}", "none with a cluster, for which precision is not planned", name)
+
+
+def _is_of_precision(settings: object) -> bool:
+    """Whether settings of a step are about its precision only, which a step that is built may change."""
+    return (
+        isinstance(settings, Mapping)
+        and PRECISION_OPTIONS.keys() >= cast("Mapping[str, object]", settings).keys()
+    )
 
 
 def offered(surface: Surface) -> OptionTable:

@@ -1,14 +1,15 @@
-"""Options of a training step: what of a model is trained, its loss, and how parameters are updated."""
+"""Options of a training step: what of a model is trained, its loss, how parameters are updated, precision."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from pathlib import Path
 from typing import Annotated, Literal, cast
 
 from superopt.errors import InvalidOptionError
-from superopt.option import Choice, Option
+from superopt.option import Choice, Option, Surface
 from superopt.option_table import OptionTable, declared, mismatches, require
 
 RATE_INPUT: Literal["input"] = "input"
@@ -172,21 +173,71 @@ class ModelSettings:
     dropout: Annotated[str, Option("Dropout", _SWITCH)] = "on"
 
 
+_PRECISIONS = (
+    Choice("f32", "32-bit numbers"),
+    Choice("bf16", "bfloat16 where operators allow it"),
+    Choice("f16", "float16 where operators allow it, with a dynamic scale of the loss"),
+)
+_CASTS = (
+    Choice("exclusive", "a reader that can fuse the cast of an operand has its own"),
+    Choice("shared", "all readers of a tensor share one"),
+)
+_BUDGET = (
+    "Choose the nodes in low precision by predicted time, so that loss and gradients change by at most this "
+    "share, which is checked"
+)
+_DATA = "An .npz file with samples to predict and check errors with, as superopt train takes them"
+
+
+@dataclass(frozen=True, slots=True)
+class PrecisionSettings:
+    """The precision of the nodes of a step. Raises InvalidOptionError for a value that makes no sense."""
+
+    precision: Annotated[str, Option("Precision of products and of what follows them", _PRECISIONS)] = "f32"
+    error_budget: Annotated[
+        float | None, Option(_BUDGET, unset="by a list of operators, unchecked", above=0)
+    ] = None
+    casts: Annotated[str, Option("Casts between precisions", _CASTS)] = "exclusive"
+    priced_for: Annotated[str, Option("The known device whose peaks price nodes in low precision")] = (
+        "a100-sxm-80gb"
+    )
+    precision_data: Annotated[
+        Path | None,
+        Option(_DATA, unset="random", surfaces=Surface.COMMAND_LINE | Surface.PYTHON),
+    ] = None
+
+    def __post_init__(self) -> None:
+        _require_valid(PRECISION_OPTIONS, self)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether nodes may run in low precision."""
+        return self.precision != "f32" or self.error_budget is not None
+
+    @property
+    def low(self) -> Literal["bf16", "f16"]:
+        """The format of nodes in low precision: bfloat16 for a budget alone."""
+        return "f16" if self.precision == "f16" else "bf16"
+
+
 LOSS_OPTIONS: OptionTable = declared(LossSettings)
 UPDATE_OPTIONS: OptionTable = declared(UpdateSettings)
 MODEL_OPTIONS: OptionTable = declared(ModelSettings)
 
-STEP_OPTIONS: OptionTable = {**LOSS_OPTIONS, **UPDATE_OPTIONS, **MODEL_OPTIONS}
+PRECISION_OPTIONS: OptionTable = declared(PrecisionSettings)
+
+STEP_OPTIONS: OptionTable = {**LOSS_OPTIONS, **UPDATE_OPTIONS, **MODEL_OPTIONS, **PRECISION_OPTIONS}
 """All options of a training step by their names in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepSettings:
-    """A training step: the model, the loss, the updates."""
+    """A training step: the model, the loss, the updates, the precision."""
 
     model: ModelSettings = field(default_factory=ModelSettings)
     loss: LossSettings = field(default_factory=LossSettings)
     update: UpdateSettings = field(default_factory=UpdateSettings)
+    precision: PrecisionSettings = field(default_factory=PrecisionSettings)
 
     @classmethod
     def from_json(cls, values: Mapping[str, object]) -> StepSettings:
@@ -201,6 +252,7 @@ class StepSettings:
             ModelSettings(**own(MODEL_OPTIONS)),  # pyright: ignore[reportArgumentType]
             LossSettings(**own(LOSS_OPTIONS)),  # pyright: ignore[reportArgumentType]
             UpdateSettings(**own(UPDATE_OPTIONS)),  # pyright: ignore[reportArgumentType]
+            PrecisionSettings(**own(PRECISION_OPTIONS)),  # pyright: ignore[reportArgumentType]
         )
 
 
@@ -209,6 +261,6 @@ def decimal(number: float) -> Fraction:
     return Fraction(str(number))
 
 
-def _require_valid(table: OptionTable, settings: LossSettings | UpdateSettings) -> None:
+def _require_valid(table: OptionTable, settings: LossSettings | UpdateSettings | PrecisionSettings) -> None:
     values = {name: cast("object", getattr(settings, option.field)) for name, option in table.items()}
     require(mismatches(table, values, is_cluster=False))

@@ -128,7 +128,9 @@ class Reading:
         if is_number and (evidence.compared or _RATE.search(port.name)):
             return Choice(tuple(dict.fromkeys(evidence.compared)) or (16_000,))
         if evidence.compared and max(evidence.compared) > 1:
-            return Integers(min(0, *evidence.compared), max(evidence.compared) + 1)
+            highest = max(evidence.compared) + 1
+            is_class = set(range(highest)).issubset(evidence.compared)
+            return Integers(0 if is_class else min(0, *evidence.compared), highest)
         if (evidence.is_mask or evidence.compared) and port.dtype != "uint8":
             return Mask() if rank else Integers(0, 2)
         return role_of_type(port.dtype, rank)

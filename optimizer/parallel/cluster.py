@@ -242,6 +242,14 @@ def _device_kind(fields: Mapping[str, Field]) -> DeviceKind:
     )
 
 
+def known_device(name: str) -> DeviceKind:
+    """The known device of that name; raises InvalidOptionError, which lists them."""
+    known = _device_presets()
+    if name not in known:
+        raise InvalidOptionError(f"device: expected one of {', '.join(known)}, got {name!r}")
+    return known[name][0]
+
+
 @cache
 def _device_presets() -> Mapping[str, tuple[DeviceKind, int]]:
     required = ("name", "flops", "memory_bandwidth", "memory", "source")
@@ -286,6 +294,7 @@ __all__ = [
     "Profiles",
     "cluster_names",
     "fixed_cluster_names",
+    "known_device",
     "load_cluster",
     "named_cluster",
     "named_description",

@@ -34,12 +34,22 @@ def differentiate(
     cotangents: Mapping[Value, Value],
     adjoints: Iterable[Adjoint],
     describe: Callable[[Node], str] | None = None,
+    stops: Container[NodeId] = frozenset(),
 ) -> Gradients:
     """Adds the gradients of the sum of all <value, cotangent> with respect to the values ``wrt``. Nodes that
     read one tensor several times, or share one, have their gradients added. ``describe`` names a node in
-    messages. Raises UnsupportedError for a node on the way that has no gradient: an opaque one, or one that
-    no adjoint statement is about."""
-    return _Reverse(graph, tuple(wrt), AdjointTable(adjoints), describe or _by_operator).run(cotangents)
+    messages; results of ``stops`` count as constants. Raises NoGradientError for a node on the way that has
+    no gradient: an opaque one, or one that no adjoint statement is about."""
+    reverse = _Reverse(graph, tuple(wrt), AdjointTable(adjoints), describe or _by_operator, stops)
+    return reverse.run(cotangents)
+
+
+class NoGradientError(UnsupportedError):
+    """A node without a gradient lies between what is differentiated and what it is differentiated for."""
+
+    def __init__(self, message: str, node: NodeId) -> None:
+        super().__init__(message)
+        self.node = node
 
 
 def _by_operator(node: Node) -> str:
@@ -48,12 +58,18 @@ def _by_operator(node: Node) -> str:
 
 class _Reverse:
     def __init__(
-        self, graph: Graph, wrt: tuple[Value, ...], table: AdjointTable, describe: Callable[[Node], str]
+        self,
+        graph: Graph,
+        wrt: tuple[Value, ...],
+        table: AdjointTable,
+        describe: Callable[[Node], str],
+        stops: Container[NodeId],
     ) -> None:
         self._graph = graph
         self._wrt = wrt
         self._table = table
         self._describe = describe
+        self._stops = stops
         self._editor: GraphEditor = graph.edit()
         self._builder = GradientBuilder(self._editor, table)
         self._terms: defaultdict[Value, list[Value]] = defaultdict(list)
@@ -73,9 +89,9 @@ class _Reverse:
         varying = {value.node for value in self._wrt}
         for node_id in self._graph.order:
             node = self._graph[node_id]
-            if any(self._varies_with(value, varying) for value in node.inputs) and any(
-                map(may_vary, node.types)
-            ):
+            if node_id in self._stops or not any(map(may_vary, node.types)):
+                continue
+            if any(self._varies_with(value, varying) for value in node.inputs):
                 varying.add(node_id)
         return frozenset(varying)
 
@@ -88,9 +104,10 @@ class _Reverse:
         if isinstance(operator, Opaque) or not isinstance(operator, Operator):
             cause = self._cause(node)
             reason = getattr(cause.operator, "reason", "") or "no operator describes it"
-            raise UnsupportedError(
+            raise NoGradientError(
                 f"{self._describe(cause)} has no gradient: it lies between the loss and a parameter, and "
-                f"stays as it is ({reason})"
+                f"stays as it is ({reason})",
+                node.id,
             )
         try:
             if isinstance(operator, Cutting):
@@ -105,7 +122,7 @@ class _Reverse:
                     if slot not in operator.conditions:
                         self._terms[node.inputs[slot]].append(self._builder.gradient(node, slot, cotangent))
         except (UnsupportedError, IllTypedError) as error:
-            raise UnsupportedError(f"{self._describe(node)}: {error}") from error
+            raise NoGradientError(f"{self._describe(node)}: {error}", node.id) from error
 
     def _cause(self, node: Node) -> Node:
         """The node to name for an opaque one: the first before it that leaves the rank of a tensor open."""
@@ -166,4 +183,4 @@ def may_vary(type_: ValueType) -> bool:
     return not isinstance(type_, TensorType) or type_.element.is_float
 
 
-__all__ = ["Gradients", "differentiate", "may_vary"]
+__all__ = ["Gradients", "NoGradientError", "differentiate", "may_vary"]

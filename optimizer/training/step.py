@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast
 
-from superopt.domains import Array
 from superopt.equations.adjoints import Adjoint
 from superopt.errors import InvalidModelError, InvalidOptionError, UnsupportedError
-from superopt.ir.graph import Graph, GraphEditor, Input, Node, Value
+from superopt.ir.graph import Graph, GraphEditor, Input, Value
 from superopt.ir.types import TensorType
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, SourceModel, lift, load_model
 from superopt.onnx_io.bodies.branches import with_known_branches
@@ -20,12 +19,13 @@ from superopt.onnx_io.changes.freezing import freeze, open_axes
 from superopt.onnx_io.lower.extending import Extension, derived, extend, skeleton
 from superopt.onnx_io.protos import dtype_of
 from superopt.onnx_io.training.parameters import overridable_parameters
-from superopt.onnx_io.training.running_statistics import NEXT, Statistic
+from superopt.onnx_io.training.running_statistics import NEXT
 from superopt.onnx_io.training.training_mode import ForwardSettings, in_training_mode
-from superopt.ops import Opaque
 from superopt.ops.elementwise import Add, Multiply
 from superopt.ops.filled import Full
 from superopt.ops.gradients import SumTo
+from superopt.optimizer.parallel.cluster import known_device
+from superopt.optimizer.parallel.topology import DeviceKind
 from superopt.optimizer.pipeline.runnable import loads_lowered
 from superopt.optimizer.training.description import (
     PROPERTY,
@@ -38,6 +38,21 @@ from superopt.optimizer.training.description import (
     StepDescription,
 )
 from superopt.optimizer.training.losses import add_cotangents, add_loss
+from superopt.optimizer.training.parts import (
+    Differentiated,
+    Forward,
+    NodeNames,
+    StepLoss,
+    inputs_by_name,
+    unless_skipped,
+)
+from superopt.optimizer.training.precision.batches import SAMPLES, batches_of
+from superopt.optimizer.training.precision.casts import MixedGraph
+from superopt.optimizer.training.precision.outcome import PrecisionOutcome, checked
+from superopt.optimizer.training.precision.planning import Planner
+from superopt.optimizer.training.precision.prices import Casts
+from superopt.optimizer.training.precision.scaling import INITIAL_SCALE, LOSS_SCALE
+from superopt.optimizer.training.precision.subject import Feeds
 from superopt.optimizer.training.reverse import differentiate, may_vary
 from superopt.optimizer.training.updates import MICROSTEP, STEP, AddedUpdates, add_updates
 from superopt.step_options import COTANGENTS, RATE_INPUT, StepSettings, UpdateSettings
@@ -53,7 +68,7 @@ class BuiltStep:
     """A training step as a model. ``state_bytes`` are the sizes of states by input, ``adjoints`` counts the
     instances of adjoint statements by name; ``unreached`` are parameters that do not affect the loss and stay
     constants; ``notes`` are sentences for the user. ``graph`` is the step before it is written, with the
-    outputs that ``outputs`` names."""
+    outputs that ``outputs`` names; ``precision`` is what was planned where nodes run in low precision."""
 
     model: LoweredModel
     description: StepDescription
@@ -64,56 +79,44 @@ class BuiltStep:
     notes: tuple[str, ...]
     graph: Graph
     outputs: tuple[str, ...]
+    precision: PrecisionOutcome | None = None
 
 
-def build_step(model: ModelSource, settings: StepSettings, adjoints: Iterable[Adjoint]) -> BuiltStep:
+def build_step(
+    model: ModelSource,
+    settings: StepSettings,
+    adjoints: Iterable[Adjoint],
+    device: DeviceKind | None = None,
+) -> BuiltStep:
     """The training step of a model (RAF, section 3.1): plain ONNX that computes from parameters, optimiser
-    state and a batch the loss, the next parameters and the next state.
+    state and a batch the loss, the next parameters and the next state. Nodes in low precision are priced for
+    the ``device``, by default that of the settings.
 
     Raises InvalidModelError and InvalidOptionError for a model or settings that do not fit, and
     UnsupportedError, which names the node, where a gradient does not exist.
     """
-    step = _Step(load_model(model), settings, tuple(adjoints))
+    step = _Step(load_model(model), settings, tuple(adjoints), device)
     try:
         return step.build()
     except UnsupportedError as error:
         raise UnsupportedError(f"{error}; {step.advice}") from error
 
 
-@dataclass(frozen=True)
-class _Forward:
-    """The lifted forward pass, its parameters, and the running statistics among its outputs."""
-
-    lifted: LiftedModel
-    parameters: Mapping[str, Value]
-    statistics: tuple[Statistic, ...]
-    seed: str | None
-    notes: tuple[str, ...]
-
-    @property
-    def outputs(self) -> Mapping[str, Value]:
-        """The outputs by name."""
-        names = (value.name for value in self.lifted.source.proto.graph.output)
-        return dict(zip(names, self.lifted.graph.outputs, strict=True))
-
-
-@dataclass(frozen=True)
-class _Loss:
-    """The graph with its loss, a 0-d value, and the contents of added constants by label."""
-
-    graph: Graph
-    value: Value
-    weights: Mapping[str, Array]
-
-
 class _Step:
-    def __init__(self, source: SourceModel, settings: StepSettings, adjoints: tuple[Adjoint, ...]) -> None:
+    def __init__(
+        self,
+        source: SourceModel,
+        settings: StepSettings,
+        adjoints: tuple[Adjoint, ...],
+        device: DeviceKind | None,
+    ) -> None:
         if source.fixed_reason is not None:
             raise UnsupportedError(f"{source.name} cannot be trained: {source.fixed_reason}")
         frozen = freeze(source, settings.model.freeze) if settings.model.freeze else source
         self._source = with_known_branches(with_functions_inlined(frozen), loads_lowered)
         self._settings = settings
         self._adjoints = adjoints
+        self._device = device
 
     @property
     def advice(self) -> str:
@@ -135,27 +138,79 @@ class _Step:
             forward = self._forward((*self._settings.model.frozen, *unreached))
             loss = self._loss(forward)
         editor = loss.graph.edit()
-        one = self._one(editor, loss.value)
+        cotangent = self._cotangent(editor, loss.value)
         found = differentiate(
             editor.build(),
             forward.parameters.values(),
-            {loss.value: one},
+            {loss.value: cotangent},
             self._adjoints,
-            _Names(forward.lifted),
+            NodeNames(forward.lifted),
         )
-        editor = found.graph.edit()
-        gradients = {name: (value, found.of[value]) for name, value in forward.parameters.items()}
-        updates = add_updates(editor, gradients, self._settings.update)
-        return self._written(forward, loss, updates, editor.build(), found.used, unreached)
+        gradients = {name: found.of[value] for name, value in forward.parameters.items()}
+        done = Differentiated(forward, loss, found.graph, gradients, cotangent, found.used, unreached)
+        return self._in_mixed_precision(done) if self._settings.precision.is_mixed else self._finished(done)
 
-    def _forward(self, frozen: tuple[str, ...]) -> _Forward:
+    def _in_mixed_precision(self, done: Differentiated) -> BuiltStep:
+        """The step with nodes in low precision. With an error budget, it is checked against the one in
+        float32."""
+        settings = self._settings.precision
+        batches: tuple[Feeds, ...] = ()
+        exact = self._finished(done)
+        if settings.error_budget is not None:
+            batches = batches_of(exact.model, settings.precision_data)
+        planner = Planner(
+            done.subject(batches[:SAMPLES]),
+            settings.low,
+            self._device or known_device(settings.priced_for),
+            cast("Casts", settings.casts),
+        )
+        if settings.error_budget is None:
+            planned = planner.by_list()
+        else:
+            planned = planner.within(settings.error_budget, self._adjoints)
+        outcome = PrecisionOutcome(settings, planned)
+        mixed = self._finished(done, planned.mixed, outcome)
+        outcome = checked(settings, planned, exact.model, mixed.model, batches)
+        return replace(mixed, precision=outcome)
+
+    def _finished(
+        self,
+        done: Differentiated,
+        mixed: MixedGraph | None = None,
+        outcome: PrecisionOutcome | None = None,
+    ) -> BuiltStep:
+        """The step after its gradients; ``mixed`` is their graph with casts."""
+        mixed = mixed or MixedGraph(done.graph, {}, 0, 0)
+        editor = mixed.graph.edit()
+        gradients = {
+            name: (value, mixed.value(done.gradients[name]))
+            for name, value in done.forward.parameters.items()
+        }
+        scale = None
+        if self._has_scale:
+            scale = INITIAL_SCALE if outcome is None else outcome.planned.loss_scale
+        updates = add_updates(editor, gradients, self._settings.update, scale)
+        outputs = {name: mixed.value(value) for name, value in done.forward.outputs.items()}
+        statistics = {
+            statistic.output: unless_skipped(editor, updates.finite, outputs[statistic.output], statistic)
+            for statistic in done.forward.statistics
+        }
+        metadata: Mapping[str, str] = {} if outcome is None else outcome.metadata()
+        values = {LOSS: mixed.value(done.loss.value), **statistics}
+        return self._written(done, values, updates, editor.build(), metadata)
+
+    @property
+    def _has_scale(self) -> bool:
+        return self._settings.precision.is_mixed and self._settings.precision.low == "f16"
+
+    def _forward(self, frozen: tuple[str, ...]) -> Forward:
         chosen = self._settings.model
         proto, names = overridable_parameters(skeleton(self._source), chosen.trainable or ("*",), frozen)
         trained = in_training_mode(proto, _forward_settings(self._settings))
         proto = with_definitions(trained.model)
         lifted = lift(derived(self._source, proto))
-        inputs = _inputs(lifted.graph)
-        return _Forward(
+        inputs = inputs_by_name(lifted.graph)
+        return Forward(
             lifted,
             {name: inputs[name] for name in names},
             trained.statistics,
@@ -163,7 +218,7 @@ class _Step:
             trained.notes,
         )
 
-    def _loss(self, forward: _Forward) -> _Loss:
+    def _loss(self, forward: Forward) -> StepLoss:
         editor = forward.lifted.graph.edit()
         settings = self._settings.loss
         if settings.loss == COTANGENTS:
@@ -171,11 +226,11 @@ class _Step:
             outputs = {name: value for name, value in forward.outputs.items() if name not in own}
             seeds = add_cotangents(editor, outputs).seeds
             total = _total(editor, [_product(editor, outputs[name], seed) for name, seed in seeds.items()])
-            return _Loss(editor.build(), total, {})
+            return StepLoss(editor.build(), total, {})
         added = add_loss(editor, self._prediction(forward), settings)
-        return _Loss(editor.build(), added.value, added.weights)
+        return StepLoss(editor.build(), added.value, added.weights)
 
-    def _prediction(self, forward: _Forward) -> Value:
+    def _prediction(self, forward: Forward) -> Value:
         wanted = self._settings.model.prediction
         if wanted is None and self._settings.loss.loss in forward.outputs:
             wanted = self._settings.loss.loss
@@ -191,50 +246,53 @@ class _Step:
                 return value
         raise InvalidModelError(f"{self._source.name}: expected a floating-point output, got none")
 
-    def _one(self, editor: GraphEditor, loss: Value) -> Value:
+    def _cotangent(self, editor: GraphEditor, loss: Value) -> Value:
+        """The cotangent of the loss: 1, or the scale of the loss."""
         type_ = editor.type_of(loss)
         if not isinstance(type_, TensorType) or Full(1, ()).infer()[0].element is not type_.element:
             raise UnsupportedError(f"the loss is {type_}, and gradients are computed in float32 only")
-        return editor.add(Full(1, type_.shape)).value
+        if not self._has_scale:
+            return editor.add(Full(1, type_.shape)).value
+        return editor.add(Input(LOSS_SCALE, type_)).value
 
     def _written(
         self,
-        forward: _Forward,
-        loss: _Loss,
+        done: Differentiated,
+        values: Mapping[str, Value],
         updates: AddedUpdates,
         graph: Graph,
-        used: Mapping[str, int],
-        unreached: tuple[str, ...],
+        metadata: Mapping[str, str],
     ) -> BuiltStep:
+        forward = done.forward
         lifted = forward.lifted
         outputs = {
-            LOSS: loss.value,
+            LOSS: values[LOSS],
             **{name + NEXT: value for name, value in updates.new_parameters.items()},
             **{state.name + NEXT: state.output for state in updates.states},
-            **{statistic.output: forward.outputs[statistic.output] for statistic in forward.statistics},
+            **{statistic.output: values[statistic.output] for statistic in forward.statistics},
         }
         _require_free(outputs, lifted)
         description = self._description(forward, updates, graph)
         extension = Extension(
             outputs,
             initial={state.input: state.initial for state in updates.states},
-            weights={**loss.weights, **updates.weights},
-            metadata={PROPERTY: description.to_json()},
+            weights={**done.loss.weights, **updates.weights},
+            metadata={PROPERTY: description.to_json(), **metadata},
         )
         model = extend(lifted, graph, extension)
         return BuiltStep(
             model,
             description,
             {state.input: _bytes(graph, state.input) for state in description.states},
-            used,
+            done.used,
             len(lifted.source.proto.graph.node),
-            unreached,
+            done.unreached,
             forward.notes,
             _returning(graph, outputs.values()),
             tuple(outputs),
         )
 
-    def _description(self, forward: _Forward, updates: AddedUpdates, graph: Graph) -> StepDescription:
+    def _description(self, forward: Forward, updates: AddedUpdates, graph: Graph) -> StepDescription:
         states = (
             *(State(name, Role.PARAMETER, name, name + NEXT) for name in updates.new_parameters),
             *(State(s.name, s.role, s.input, s.name + NEXT, s.of) for s in updates.states),
@@ -245,7 +303,7 @@ class _Step:
             loss=LOSS,
             optimizer=self._settings.update.optimizer,
             states=states,
-            data=tuple(name for name in _inputs(graph) if name not in settled),
+            data=tuple(name for name in inputs_by_name(graph) if name not in settled),
             learning_rate=_learning_rate(self._settings.update),
             seed=forward.seed,
         )
@@ -265,37 +323,9 @@ def _learning_rate(settings: UpdateSettings) -> LearningRate:
     )
 
 
-class _Names:
-    """Names nodes in messages as the model does."""
-
-    def __init__(self, lifted: LiftedModel) -> None:
-        self._lifted = lifted
-
-    def __call__(self, node: Node) -> str:
-        nodes = self._lifted.source.proto.graph.node
-        index = node.operator.index if isinstance(node.operator, Opaque) else node.origin
-        for number, group in self._lifted.groups.items():
-            if node.id in group.nodes:
-                index = number
-        if index is None or index >= len(nodes):
-            return f"the {node.operator.name} that training adds"
-        proto = nodes[index]
-        return f"node {proto.name or proto.output[0]!r} ({proto.op_type})"
-
-
-def _inputs(graph: Graph) -> Mapping[str, Value]:
-    """The graph inputs by name."""
-    found: dict[str, Value] = {}
-    for node_id in graph.inputs:
-        operator = graph[node_id].operator
-        if isinstance(operator, Input):
-            found[operator.label] = Value(node_id)
-    return found
-
-
 def _bytes(graph: Graph, name: str) -> int:
     """The size of an input of known sizes."""
-    type_ = graph.type_of(_inputs(graph)[name])
+    type_ = graph.type_of(inputs_by_name(graph)[name])
     assert isinstance(type_, TensorType), "a state"
     return dtype_of(type_.element).itemsize * math.prod(size for size in type_.shape if isinstance(size, int))
 
@@ -312,7 +342,7 @@ def _require_free(outputs: Iterable[str], lifted: LiftedModel) -> None:
             )
 
 
-def _unreached(loss: _Loss, parameters: Mapping[str, Value]) -> tuple[str, ...]:
+def _unreached(loss: StepLoss, parameters: Mapping[str, Value]) -> tuple[str, ...]:
     """The parameters on which the loss does not depend, or by integers and truth values only."""
     graph, needed = loss.graph, {loss.value.node}
     for node_id in reversed(graph.order):

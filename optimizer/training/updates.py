@@ -1,5 +1,5 @@
 """Updates of parameters by gradients, as nodes of a graph: an optimiser, weight decay, clipping, accumulation
-over calls."""
+over calls, calls that are skipped."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.protos import dtype_of
 from superopt.ops.elementwise import Add, Divide, Multiply, Scale, Sqrt, Subtract
 from superopt.ops.order import Minimum
-from superopt.ops.selection import Equal
+from superopt.ops.selection import Equal, LogicalAnd
 from superopt.optimizer.training.builder import SCALAR, NewState, StepBuilder
 from superopt.optimizer.training.description import Role
 from superopt.optimizer.training.optimizers import OPTIMIZERS, Operands, Optimizer, Rates
+from superopt.optimizer.training.precision.scaling import LossScaling
 from superopt.step_options import UpdateSettings, decimal
 
 STEP, MICROSTEP = "step", "microstep"
@@ -33,18 +34,24 @@ _LOW = frozenset((ElementType.FLOAT16, ElementType.BFLOAT16))
 @dataclass(frozen=True)
 class AddedUpdates:
     """New parameters by name, the states of the optimiser, the names of the other inputs that came with them,
-    and the content of the constants that did, by label."""
+    and the content of the constants that did, by label. ``finite`` is a 0-d truth value, whether the call
+    changes any state; None where every call does."""
 
     states: tuple[NewState, ...]
     new_parameters: Mapping[str, Value]
     inputs: tuple[str, ...]
     weights: Mapping[str, Array]
+    finite: Value | None = None
 
 
 def add_updates(
-    editor: GraphEditor, gradients: Mapping[str, tuple[Value, Value]], settings: UpdateSettings
+    editor: GraphEditor,
+    gradients: Mapping[str, tuple[Value, Value]],
+    settings: UpdateSettings,
+    loss_scale: float | None = None,
 ) -> AddedUpdates:
     """The updates of parameters, given by name with their present value and gradient, which have one type.
+    With a ``loss_scale``, the first value of that state, gradients are those of the loss times the state.
 
     The state ``step`` counts updates from 1. With accumulation, only every K-th call updates: it uses the
     mean of K gradients; the other calls leave parameters, moments and ``step`` as they are. Parameters of
@@ -60,7 +67,13 @@ def add_updates(
             )
     builder = StepBuilder(editor)
     parameters = [_parameter(builder, name, *pair) for name, pair in gradients.items()]
-    calls = _Calls(builder, settings.accumulate)
+    finite = None
+    if loss_scale is not None:
+        scaling = LossScaling(builder, loss_scale)
+        unscaled = scaling.unscaled({parameter.name: parameter.gradient for parameter in parameters})
+        parameters = [p.with_gradient(unscaled.gradients[p.name]) for p in parameters]
+        finite = unscaled.finite
+    calls = _Calls(builder, settings.accumulate, finite)
     parameters = [calls.accumulated(parameter) for parameter in parameters]
     if settings.clip_norm is not None:
         parameters = list(_clipped(builder, parameters, decimal(settings.clip_norm)))
@@ -68,7 +81,7 @@ def add_updates(
     update = _Update(builder, settings, calls, Rates(builder, settings, calls.step, element))
     new = {parameter.name: update.of(parameter) for parameter in parameters}
     calls.count()
-    return AddedUpdates(builder.states, new, builder.inputs, builder.weights)
+    return AddedUpdates(builder.states, new, builder.inputs, builder.weights, finite)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +128,19 @@ def _new_state(builder: StepBuilder, parameter: _Parameter, suffix: str, role: R
 
 
 class _Calls:
-    """Counts calls and updates, and decides which call updates."""
+    """Counts calls and updates, and decides which call updates. A call that is not ``finite`` changes
+    nothing."""
 
-    def __init__(self, builder: StepBuilder, calls_per_update: int) -> None:
+    def __init__(self, builder: StepBuilder, calls_per_update: int, finite: Value | None) -> None:
         self._builder = builder
         self._calls = calls_per_update
+        self._finite = finite
         self.step = self._counter(STEP)
+        self._updates = finite
         if calls_per_update > 1:
             self._call = self._counter(MICROSTEP)
-            self._updates = builder.apply(
-                Equal(), self._call, builder.number_for(calls_per_update, self._call)
-            )
+            last = builder.apply(Equal(), self._call, builder.number_for(calls_per_update, self._call))
+            self._updates = last if finite is None else builder.apply(LogicalAnd(), last, finite)
 
     def accumulated(self, parameter: _Parameter) -> _Parameter:
         """The parameter with the mean gradient of the calls since the last update and this one."""
@@ -134,12 +149,13 @@ class _Calls:
         builder = self._builder
         name, before = _new_state(builder, parameter, "accumulated", Role.ACCUMULATOR)
         total = builder.apply(Add(), before, parameter.gradient)
-        builder.hand_on(name, builder.chosen(self._updates, builder.filled(0, total), total))
+        kept = self.chosen(builder.filled(0, total), total)
+        builder.hand_on(name, self._unless_skipped(kept, before))
         return parameter.with_gradient(builder.scaled(total, Fraction(1, self._calls)))
 
     def chosen(self, new: Value, old: Value) -> Value:
         """The new value if this call updates, else the old one."""
-        return new if self._calls == 1 else self._builder.chosen(self._updates, new, old)
+        return new if self._updates is None else self._builder.chosen(self._updates, new, old)
 
     def count(self) -> None:
         """Hands on the counters."""
@@ -147,7 +163,11 @@ class _Calls:
         builder.hand_on(STEP, self.chosen(builder.shifted(self.step, 1), self.step))
         if self._calls > 1:
             first = builder.number_for(1, self._call)
-            builder.hand_on(MICROSTEP, self.chosen(first, builder.shifted(self._call, 1)))
+            counted = self.chosen(first, builder.shifted(self._call, 1))
+            builder.hand_on(MICROSTEP, self._unless_skipped(counted, self._call))
+
+    def _unless_skipped(self, new: Value, old: Value) -> Value:
+        return new if self._finite is None else self._builder.chosen(self._finite, new, old)
 
     def _counter(self, name: str) -> Value:
         type_ = TensorType(ElementType.INT64, SCALAR)

@@ -50,6 +50,7 @@ class StepGraph:
             ],
             "nodes": {"forward": self.step.forward_nodes, "step": self.step.model.node_count},
             "not_trained": list(self.step.unreached),
+            "precision": None if self.step.precision is None else self.step.precision.document(),
             "notes": list(self.step.notes),
             "seconds": self.seconds,
         }

@@ -8,14 +8,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
+from superopt.axioms.loader import load_axioms
 from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.journeys.training import train_graph
-from superopt.onnx_io import load_model
+from superopt.onnx_io import SourceModel, load_model
 from superopt.optimizer.pipeline.report import section_of
 from superopt.optimizer.pipeline.runnable import loads
 from superopt.optimizer.training.metadata import is_step
-from superopt.options import Options
-from superopt.step_options import StepSettings
+from superopt.optimizer.training.precision.stored import with_precision
+from superopt.options import TRAINING, Options
+from superopt.step_options import PRECISION_OPTIONS, StepSettings
 
 SUFFIX = ".step.onnx"
 
@@ -30,16 +32,24 @@ class JobStep:
 
 
 def built_step(model: Path, options: Options, directory: Path) -> JobStep:
-    """The training step of a model, in a file of the directory; a model that is a step is taken as it is.
-    Raises InvalidModelError for a model that cannot be trained, and InvalidOptionError."""
+    """The training step of a model, in a file of the directory; a model that is a step is taken as it is, or
+    with another precision of its nodes. Raises InvalidModelError for a model that cannot be trained, and
+    InvalidOptionError."""
     source = load_model(model, loads)
     if is_step(source.proto):
+        if options.training and PRECISION_OPTIONS.keys() >= options.training.keys():
+            return _with_precision(model, source, options, directory)
         if options.training is not None:
             raise InvalidOptionError(
                 f"training: expected no settings for {model.name}, which is a training step already, got "
                 f"{dict(options.training)}"
             )
         return JobStep(model, None)
+    if options.objective != TRAINING:
+        raise InvalidOptionError(
+            f"{next(iter(options.training or {}))}: expected a training step, or objective {TRAINING}, which "
+            f"builds one, got {model.name}"
+        )
     changed = [flag for flag, value in _changes(options).items() if value]
     if changed:
         raise InvalidOptionError(
@@ -50,6 +60,17 @@ def built_step(model: Path, options: Options, directory: Path) -> JobStep:
     path = directory / f"{model.stem}{SUFFIX}"
     graph.save(path)
     return JobStep(path, {"model": {"name": model.name, "sha256": source.sha256}, **graph.document()})
+
+
+def _with_precision(model: Path, source: SourceModel, options: Options, directory: Path) -> JobStep:
+    settings = StepSettings.from_json(options.training or {}).precision
+    if not settings.is_mixed:
+        return JobStep(model, None)
+    step, outcome = with_precision(source, settings, load_axioms().adjoints)
+    path = directory / f"{model.stem}{SUFFIX}"
+    step.save(path)
+    section = {"model": {"name": model.name, "sha256": source.sha256}, "precision": outcome.document()}
+    return JobStep(path, section)
 
 
 def _changes(options: Options) -> Mapping[str, object]:
@@ -81,7 +102,7 @@ def recorded_step(model: Path, report: Mapping[str, object], directory: Path) ->
             f"report: expected options.training and options.freeze, got {training!r}, {freeze!r}"
         )
     options = Options(
-        objective="training",
+        objective=TRAINING,
         training=cast("Mapping[str, object] | None", training),
         freeze=cast("Mapping[str, int]", freeze),
     )

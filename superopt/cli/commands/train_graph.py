@@ -65,6 +65,7 @@ def _summary(built: StepGraph, out: Path) -> Mapping[str, object]:
         Role.SECOND_MOMENT: "second moment",
         Role.STATISTIC: "running statistic",
         Role.ACCUMULATOR: "accumulator",
+        Role.SCALE: "loss scale",
     }
     roles = Counter(state.role for state in description.states)
     others = ", ".join(several(roles[role], name) for role, name in names.items() if roles[role])
@@ -76,6 +77,8 @@ def _summary(built: StepGraph, out: Path) -> Mapping[str, object]:
         "data": ", ".join(description.data),
         "learning rate": _rate(built),
     }
+    if step.precision is not None:
+        lines["precision"] = step.precision.sentence()
     if step.unreached:
         lines["not trained"] = (
             f"{', '.join(step.unreached)}: the loss does not depend on them, or by integers only"

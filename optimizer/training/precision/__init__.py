@@ -1,0 +1,1 @@
+"""Mixed precision of training steps: predicted errors, choice under a budget, casts, loss scaling, checks."""

@@ -1,0 +1,55 @@
+"""Batches with which errors of a step are predicted and observed: from an archive of samples, or random."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from superopt.errors import InvalidModelError, InvalidOptionError, UnsupportedError
+from superopt.onnx_io import LoweredModel, lift, load_model
+from superopt.optimizer.check import declared_ports, plan_inputs
+from superopt.optimizer.training.dataset import Batching, Dataset, Position
+from superopt.optimizer.training.precision.subject import Feeds
+from superopt.optimizer.training.running import Step
+
+BATCHES, SAMPLES = 8, 4
+"""Distinct batches, and how many of them errors of gradients are predicted and observed with."""
+
+
+def batches_of(model: LoweredModel, samples: Path | None, seed: int = 0) -> tuple[Feeds, ...]:
+    """Contents of the data inputs of a step, ``BATCHES`` times or as often as there are samples. Raises
+    InvalidFileError for an archive that does not fit, InvalidModelError for inputs of which nothing can be
+    drawn."""
+    return _drawn(model, seed) if samples is None else _read(model, samples, seed)
+
+
+def _read(model: LoweredModel, samples: Path, seed: int) -> tuple[Feeds, ...]:
+    step = Step(model.to_bytes(), threads=1)
+    dataset = Dataset.of(samples, step.data)
+    batching = Batching.of(step, dataset, None, seed)
+    found = tuple(
+        {name: array.take(chosen, axis=0) for name, array in dataset.arrays.items()}
+        for chosen, position in islice(batching.batches(Position()), BATCHES)
+        if position.epoch == 0 or position.offset == 0
+    )
+    if not found:
+        raise InvalidOptionError(f"precision_data: expected a batch of samples in {samples}, got fewer")
+    return found
+
+
+def _drawn(model: LoweredModel, seed: int) -> tuple[Feeds, ...]:
+    lifted = lift(load_model(model.to_bytes()))
+    plan = plan_inputs(lifted, declared_ports(lifted), {})
+    sizes = next(iter(plan.usual_sizes()))
+    random = np.random.default_rng(seed)
+    try:
+        return tuple(plan.draw(random, sizes, "normal") for _ in range(BATCHES))
+    except UnsupportedError as error:
+        raise InvalidModelError(
+            f"error budget: {error}; give samples with --precision-data SAMPLES.npz"
+        ) from error
+
+
+__all__ = ["BATCHES", "SAMPLES", "batches_of"]
