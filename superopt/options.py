@@ -247,10 +247,9 @@ def wrong_options(
 
 def _is_of_precision(settings: object) -> bool:
     """Whether settings of a step are about its precision only, which a step that is built may change."""
-    return (
-        isinstance(settings, Mapping)
-        and PRECISION_OPTIONS.keys() >= cast("Mapping[str, object]", settings).keys()
-    )
+    if not isinstance(settings, Mapping) or not settings:
+        return False
+    return PRECISION_OPTIONS.keys() >= cast("Mapping[str, object]", settings).keys()
 
 
 def offered(surface: Surface) -> OptionTable:

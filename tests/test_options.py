@@ -225,7 +225,10 @@ def test_options_are_read_without_what_does_the_work() -> None:
         ({"inline_functions": 1}, "inline_functions: expected true or false, got 1"),
         ({"opset": 6}, "opset: expected a whole number, at least 7, got 6"),
         ({"runtime": "tvm"}, "runtime: expected one of portable, onnxruntime, got 'tvm'"),
-        ({"training": {}}, "training: expected no settings, or objective training, got 'latency'"),
+        (
+            {"training": {"loss": "mse", "precision": "bf16"}},
+            "training: expected no settings but those of precision, or objective training, got 'latency'",
+        ),
         (
             {"objective": "training", "training": {"optimizer": "lion"}},
             "training.optimizer: expected one of sgd, .*, got 'lion'",

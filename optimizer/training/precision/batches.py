@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from superopt.errors import InvalidModelError, InvalidOptionError, UnsupportedError
+from superopt.errors import InvalidModelError, UnsupportedError
 from superopt.onnx_io import LoweredModel, lift, load_model
 from superopt.optimizer.check import declared_ports, plan_inputs
 from superopt.optimizer.training.dataset import Batching, Dataset, Position
@@ -29,14 +29,11 @@ def _read(model: LoweredModel, samples: Path, seed: int) -> tuple[Feeds, ...]:
     step = Step(model.to_bytes(), threads=1)
     dataset = Dataset.of(samples, step.data)
     batching = Batching.of(step, dataset, None, seed)
-    found = tuple(
+    count = min(BATCHES, max(1, dataset.count // batching.size))
+    return tuple(
         {name: array.take(chosen, axis=0) for name, array in dataset.arrays.items()}
-        for chosen, position in islice(batching.batches(Position()), BATCHES)
-        if position.epoch == 0 or position.offset == 0
+        for chosen, _ in islice(batching.batches(Position()), count)
     )
-    if not found:
-        raise InvalidOptionError(f"precision_data: expected a batch of samples in {samples}, got fewer")
-    return found
 
 
 def _drawn(model: LoweredModel, seed: int) -> tuple[Feeds, ...]:

@@ -102,6 +102,10 @@ def without_casts(graph: Graph) -> Graph:
     sources = {value: _source(value, found) for value in found}
     readers = {user for value in found for user in graph.users(value.node)}
     editor.redirect(sources, readers)
+    whole = {value.node for value in found}
+    halves = {graph[node].inputs[0].node for node in whole}
+    editor.remove(whole)
+    editor.remove(half for half in halves if whole.issuperset(graph.users(half)))
     return editor.build()
 
 

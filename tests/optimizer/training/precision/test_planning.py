@@ -1,0 +1,110 @@
+"""Predicted errors are those that are observed; budgets are held, or refused in a sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superopt.axioms.loader import load_axioms
+from superopt.errors import InvalidFileError, InvalidOptionError
+from superopt.onnx_io import load_model
+from superopt.optimizer.training.precision.batches import batches_of
+from superopt.optimizer.training.precision.casts import count_casts
+from superopt.optimizer.training.precision.outcome import PrecisionOutcome, checked
+from superopt.optimizer.training.precision.stored import with_precision
+from superopt.step_options import PrecisionSettings, StepSettings, UpdateSettings
+from superopt.training import train_graph
+from tests.optimizer.training.precision.planned import DEVICE, model, step
+
+
+def _outcome(**precision: Any) -> PrecisionOutcome:
+    outcome = step(**precision).precision
+    assert outcome is not None
+    return outcome
+
+
+def test_predicted_errors_are_those_observed_in_float16() -> None:
+    outcome = _outcome(precision="f16", error_budget=0.01)
+    predicted, observed = outcome.planned.predicted, outcome.planned.observed
+    assert predicted is not None
+    assert observed is not None
+    assert len(outcome.planned.plan.low) > outcome.planned.candidates / 2
+    assert 0.5 < observed.gradients / predicted.gradients < 2
+    assert 0.3 < observed.loss / predicted.loss < 3
+    assert observed.loss < predicted.bound
+    assert outcome.losses is not None
+    assert 0 < outcome.losses.error < 0.01
+    assert outcome.planned.after < outcome.planned.before
+    document = outcome.document()
+    assert document["why"] == "in mixed precision, which is not equal to the step in float32"
+
+
+def test_smaller_budgets_leave_fewer_nodes_in_low_precision_and_hold() -> None:
+    times: list[float] = []
+    for budget in (1e-2, 3e-4, 1e-4, 1e-9):
+        planned = _outcome(precision="f16", error_budget=budget).planned
+        assert planned.observed is not None
+        assert planned.observed.largest <= budget
+        times.append(planned.after)
+    assert times == sorted(times)
+    assert times[0] < times[-1] == planned.before
+    assert not planned.plan.low
+
+
+def test_exclusive_casts_make_a_faster_plan_than_shared_ones() -> None:
+    exclusive, shared = (
+        _outcome(precision="f16", error_budget=0.01, casts=casts).planned for casts in ("exclusive", "shared")
+    )
+    assert exclusive.after < shared.after
+    assert exclusive.mixed.exclusive_casts > 0
+    assert shared.mixed.exclusive_casts == 0
+
+
+def test_losses_that_differ_by_more_than_the_budget_are_refused() -> None:
+    settings = PrecisionSettings(precision="bf16", error_budget=1e-6)
+    exact, other = step(), step(UpdateSettings(learning_rate=0.1), precision="bf16")
+    assert other.precision is not None
+    batches = batches_of(exact.model, None)
+    with pytest.raises(
+        InvalidOptionError, match=r"error budget: expected at least .* the losses of 50 steps"
+    ):
+        checked(settings, other.precision.planned, exact.model, other.model, batches)
+
+
+def test_samples_of_an_archive_are_used_and_wrong_ones_named(tmp_path: Path) -> None:
+    archive = tmp_path / "samples.npz"
+    random = np.random.default_rng(0)
+    np.savez(
+        archive,
+        input=random.standard_normal((40, 64)).astype(np.float32),
+        labels=random.integers(0, 10, 40),
+    )
+    batches = batches_of(step().model, archive)
+    assert [batch["input"].shape for batch in batches] == [(16, 64), (16, 64)]
+    np.savez(archive, input=np.zeros((40, 64), np.float32))
+    with pytest.raises(InvalidFileError, match="labels"):
+        batches_of(step().model, archive)
+
+
+def test_a_stored_step_gets_another_precision_in_place_of_its_own() -> None:
+    adjoints = load_axioms().adjoints
+    source = load_model(step(precision="bf16").model.to_bytes())
+    mixed, outcome = with_precision(source, PrecisionSettings(error_budget=0.05), adjoints, DEVICE)
+    planned = outcome.planned
+    assert planned.observed is not None
+    assert planned.observed.largest <= 0.05
+    assert 0 < len(planned.plan.low) < planned.candidates + 1
+    pairs = planned.mixed.shared_casts + planned.mixed.exclusive_casts + len(planned.mixed.rounded)
+    assert sum(node.op_type == "Cast" for node in mixed.proto.graph.node) >= 2 * pairs
+    assert count_casts(planned.mixed.graph) == pairs
+    with pytest.raises(InvalidOptionError, match=r"expected bf16 .* does not scale its loss"):
+        with_precision(source, PrecisionSettings(precision="f16"), adjoints, DEVICE)
+
+
+def test_an_unknown_device_is_refused_with_the_known_ones() -> None:
+    settings = StepSettings(precision=PrecisionSettings(precision="bf16", priced_for="abacus"))
+    with pytest.raises(InvalidOptionError, match=r"device: expected one of h100-sxm, .* got 'abacus'"):
+        train_graph(model(), settings)
