@@ -39,13 +39,15 @@ class GraphBuilder:
             opset_imports=[helper.make_opsetid("", opset)],
         )
 
-    def input(self, name: str, shape: Sequence[int], dtype: type[np.float32 | np.int64] = np.float32) -> str:
-        """A graph input."""
+    def input(
+        self, name: str, shape: Sequence[int | str], dtype: type[np.float32 | np.int64] = np.float32
+    ) -> str:
+        """A graph input; a text is the name of an open dimension."""
         kind = type_of_dtype[np.dtype(dtype)]
         self._model.graph.input.append(helper.make_tensor_value_info(name, kind, list(shape)))
         return name
 
-    def output(self, name: str, shape: Sequence[int]) -> None:
+    def output(self, name: str, shape: Sequence[int | str]) -> None:
         """Declares the float tensor ``name`` as a graph output."""
         value = helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape))
         self._model.graph.output.append(value)
