@@ -36,10 +36,10 @@ COLUMNS = (
     ),
     *("losses of 50 steps", "low nodes", "multiplications", "time", "s"),
 )
-NETWORKS = {"light-mlp": 64, "light-bert": 4, "light-resnet18": 8}
+NETWORKS = {"light-mlp": 64, "light-bert": 8, "light-resnet18": 8}
 """Batch sizes."""
 
-BUDGETS = {"bf16": (1e-1, 2e-2, 5e-3), "f16": (1e-2, 2e-3, 5e-4)}
+BUDGETS = {"bf16": (1e-1, 5e-2, 5e-3), "f16": (1e-2, 2e-3, 5e-4)}
 DEVICE = "a100-sxm-80gb"
 
 
