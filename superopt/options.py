@@ -242,7 +242,9 @@ def wrong_options(
     if is_cluster and isinstance(values["training"], Mapping):
         given = PRECISION_OPTIONS.keys() & cast("Mapping[str, object]", values["training"]).keys()
         for name in sorted(given):
-            yield Mismatch(f"training.{name}", "none with a cluster, for which precision is not planned", name)
+            yield Mismatch(
+                f"training.{name}", "none with a cluster, for which precision is not planned", name
+            )
 
 
 def _is_of_precision(settings: object) -> bool:

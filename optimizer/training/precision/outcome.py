@@ -47,6 +47,7 @@ class PrecisionOutcome:
             "device": self.settings.priced_for,
             "microseconds": {"f32": planned.before, "mixed": planned.after},
             "why": self._why,
+            "summary": self.sentence(),
         }
 
     def sentence(self) -> str:

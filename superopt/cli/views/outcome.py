@@ -67,17 +67,24 @@ def _rejected(rejected: Mapping[str, object]) -> str:
 
 
 def training_pairs(section: object) -> dict[str, object]:
-    """The summary line from a report's ``training``; none where no step was built."""
+    """The summary lines from a report's ``training``; none where no step was built or changed."""
     training = cast("Mapping[str, object]", section or {})
+    pairs = _precision_pairs(training.get("precision"))
     if "states" not in training:
-        return {}
+        return pairs
     states = cast("Sequence[Mapping[str, object]]", training["states"])
     parameters = sum(1 for state in states if state["role"] == "parameter")
     return {
         "training": f"a step of {cast('Mapping[str, object]', training['model'])['name']}, built in "
         f"{training['seconds']:.1f} s: {several(parameters, 'parameter')} by {training['optimizer']}, "
-        f"data {', '.join(cast('Sequence[str]', training['data']))}"
+        f"data {', '.join(cast('Sequence[str]', training['data']))}",
+        **pairs,
     }
+
+
+def _precision_pairs(section: object) -> dict[str, object]:
+    precision = cast("Mapping[str, object]", section or {})
+    return {"precision": precision["summary"]} if precision.get("summary") else {}
 
 
 def memory_pairs(section: object) -> dict[str, object]:
