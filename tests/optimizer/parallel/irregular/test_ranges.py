@@ -83,7 +83,7 @@ CASES: Mapping[str, tuple[list[float], int, list[int]]] = {
     "equal costs": ([1, 1, 1, 1], 2, [0, 2, 4]),
     "a heavy vertex": ([1, 1, 10, 1, 1], 2, [0, 2, 5]),
     "a vertex above all shares leaves ranges empty": ([100, 1, 1], 3, [0, 0, 1, 3]),
-    "more parts than vertices": ([1, 1], 4, [0, 0, 1, 2, 2]),
+    "more parts than vertices": ([1, 1], 4, [0, 0, 1, 1, 2]),
     "no cost anywhere": ([0, 0, 0, 0], 2, [0, 2, 4]),
     "no vertex": ([], 3, [0, 0, 0, 0]),
     "one part": ([1, 2, 3], 1, [0, 3]),
