@@ -21,9 +21,9 @@ def balanced_ranges(costs: Numbers, parts: int) -> Integers:
     if sums[-1] == 0:
         return equal_vertices(len(costs), parts)
     shares = sums[-1] * np.arange(1, parts) / parts
-    after = np.searchsorted(sums, shares)
-    before = np.maximum(after - 1, 0)
-    nearest = np.where(shares - sums[before] <= sums[after] - shares, before, after)
+    after: Integers = np.searchsorted(sums, shares)
+    before: Integers = np.maximum(after - 1, 0)
+    nearest: Integers = np.where(shares - sums[before] <= sums[after] - shares, before, after)
     return np.concatenate([[0], nearest, [len(costs)]]).astype(np.int64)
 
 

@@ -56,7 +56,7 @@ def _not_negative(rows: Numbers, times: Numbers) -> Numbers:
     weights = np.zeros(rows.shape[1])
     kept = np.flatnonzero(rows.max(axis=0) > 0)
     while len(kept):
-        fitted = np.linalg.lstsq(rows[:, kept] / scale[kept], times, rcond=1e-6)[0]
+        fitted: Numbers = np.linalg.lstsq(rows[:, kept] / scale[kept], times, rcond=1e-6)[0]
         if fitted.min() >= 0:
             weights[kept] = fitted / scale[kept]
             break
