@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 
 from superopt.errors import InvalidOptionError
@@ -21,7 +23,7 @@ def balanced_ranges(costs: Numbers, parts: int) -> Integers:
     if sums[-1] == 0:
         return equal_vertices(len(costs), parts)
     shares = sums[-1] * np.arange(1, parts) / parts
-    after: Integers = np.searchsorted(sums, shares)
+    after = cast("Integers", np.searchsorted(sums, shares))
     before: Integers = np.maximum(after - 1, 0)
     nearest: Integers = np.where(shares - sums[before] <= sums[after] - shares, before, after)
     return np.concatenate([[0], nearest, [len(costs)]]).astype(np.int64)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 
 from superopt.errors import InvalidOptionError
@@ -56,7 +58,7 @@ def _not_negative(rows: Numbers, times: Numbers) -> Numbers:
     weights = np.zeros(rows.shape[1])
     kept = np.flatnonzero(rows.max(axis=0) > 0)
     while len(kept):
-        fitted: Numbers = np.linalg.lstsq(rows[:, kept] / scale[kept], times, rcond=1e-6)[0]
+        fitted = cast("Numbers", np.linalg.lstsq(rows[:, kept] / scale[kept], times, rcond=1e-6)[0])
         if fitted.min() >= 0:
             weights[kept] = fitted / scale[kept]
             break
