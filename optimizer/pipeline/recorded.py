@@ -1,14 +1,16 @@
-"""The steps of a recorded trace, read from a report for ``replay``."""
+"""What is read of a report, for ``replay`` and for given plans: the steps of its trace, its model."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
 from superopt.errors import InvalidFileError
 from superopt.ir.graph import NodeId
-from superopt.optimizer.pipeline.report import SCHEMA
+from superopt.onnx_io import LiftedModel
+from superopt.optimizer.pipeline.report import SCHEMA, section_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +56,16 @@ def _recorded(number: int, step: object) -> RecordedStep:
         raise InvalidFileError(f"report: step {number} of the trace is not a rewriting step: {step!r}")
     nodes = tuple(NodeId(node) for node in cast("Sequence[int]", site))
     return RecordedStep(cast("str", rule), cast("bool", backwards), nodes, cast("int", choice))
+
+
+def require_same_model(given: Mapping[str, object], lifted: LiftedModel) -> None:
+    """Raises InvalidFileError for the report of another model; a plan without a report is accepted for
+    any."""
+    own = lifted.source.sha256
+    recorded = section_of(given, "model").get("sha256") if "model" in given else own
+    if recorded != own:
+        raise InvalidFileError(
+            f"plan: the report is of another model: expected sha256 {own}, that of "
+            f"{Path(lifted.source.name).name}, got {recorded}; pass only its section 'parallel' to use its "
+            "plan on this model"
+        )

@@ -6,15 +6,13 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
-from superopt.errors import InvalidFileError, InvalidOptionError, SuperoptError
+from superopt.errors import SuperoptError
 from superopt.ir.graph import Graph
 from superopt.ir.terms import Equation
-from superopt.onnx_io import LiftedModel, LoweredModel
+from superopt.onnx_io import LoweredModel
 from superopt.optimizer.canonical import CanonicalStep
-from superopt.optimizer.fusion.joint.problem import Problem
-from superopt.optimizer.fusion.joint.strategies import JOINT_STRATEGIES, joint_plan
+from superopt.optimizer.fusion.joint.strategies import JOINT_STRATEGIES
 from superopt.optimizer.parallel.cluster_advice import suggest_cluster
 from superopt.optimizer.parallel.experts import ONE_DEVICE
 from superopt.optimizer.parallel.forecast import seconds_to_check
@@ -26,23 +24,19 @@ from superopt.optimizer.parallel.search.planner import Planner
 from superopt.optimizer.parallel.search.subject import Subject, plannable
 from superopt.optimizer.parallel.search.substitution import Substitutions
 from superopt.optimizer.parallel.section import limited_by, section, synchronisation
-from superopt.optimizer.parallel.sharded_states import DDP, FSDP, SERVERS, ZERO_1, ZERO_2, ZERO_3
 from superopt.optimizer.parallel.simulator import ParallelObjective
-from superopt.optimizer.parallel.simulator.prices import Prices
 from superopt.optimizer.parallel.states import StepLayout
-from superopt.optimizer.parallel.strategies.plans import StrategyPlanner
-from superopt.optimizer.parallel.strategies.reading import strategy_named
 from superopt.optimizer.parallel.topology import Cluster, limited
 from superopt.optimizer.pipeline.judge import REFUSED, Equality, Trial
+from superopt.optimizer.pipeline.named_plans import NamedPlans
 from superopt.optimizer.pipeline.original import Original
 from superopt.optimizer.pipeline.prepare import Prepared, refusal_of
-from superopt.optimizer.pipeline.recorded import recorded_trace
+from superopt.optimizer.pipeline.recorded import recorded_trace, require_same_model
 from superopt.optimizer.pipeline.report import (
     CostSummary,
     Report,
     SearchSummary,
     SizesSummary,
-    section_of,
 )
 from superopt.optimizer.pipeline.verdict import PlannedVariant, Verdict
 from superopt.optimizer.pipeline.write import for_devices
@@ -66,9 +60,6 @@ _MOST_PREPARING = 0.4
 
 _CHECK_SHARE = 0.7
 """Time to load and run a rewritten model relative to that of the original, which is run more often."""
-
-_TOLD_EVERY = 50
-"""Candidates of a joint fusion between two reports of its progress."""
 
 _CHECKED_BYTES = 1 << 30
 """Maximum weight bytes of a model that is run here for checking; a larger one is planned unchanged."""
@@ -94,7 +85,7 @@ class Simulated:
         plannable(request.lifted.graph, request.options.dims)
         trial = SimulatedTrial(prepared, cluster, self._licences(request.rules))
         if self.given is not None:
-            _require_same_model(self.given, request.lifted)
+            require_same_model(self.given, request.lifted)
             trial.evaluate(self.given)
         elif request.options.strategy is not None:
             trial.adopt(request.options.strategy)
@@ -135,6 +126,7 @@ class SimulatedTrial(Trial[PlannedVariant]):
             is_cut_short=lambda: self._request.cancel.is_interrupted,
             layout=layout,
         )
+        self._named = NamedPlans(self._request, self._planner, cluster, licences)
         self._given: PlannedVariant | None = None
         self._joint: str | None = None
         self._plain: PlannedVariant | None = None
@@ -169,73 +161,14 @@ class SimulatedTrial(Trial[PlannedVariant]):
 
     def adopt(self, strategy: str) -> None:
         """Takes the plan of that name for the unchanged graph. Raises InvalidOptionError without one."""
-        graph = self._request.lifted.graph
-        subject = Subject.of(self._sized(graph), self._planner.layout)
-        if subject.step is None:
-            raise InvalidOptionError(
-                f"strategy: expected a model that is a training step (superopt train-graph) with {strategy}"
-            )
-        found = {candidate.proposal.name: candidate for candidate in self._planner.experts(subject)}
-        if strategy in JOINT_STRATEGIES:
-            if self._planner.objective is not ParallelObjective.LATENCY:
-                raise InvalidOptionError(f"strategy: expected objective latency or training with {strategy}")
-            Problem.of(found[DDP].simulation)
-            self._joint, strategy = strategy, DDP
-        name = ZERO_3 if strategy == FSDP else strategy
-        if name in found:
-            self._given = PlannedVariant(graph, (), (), subject, found[name])
-        elif name in (DDP, ZERO_1, ZERO_2, ZERO_3, SERVERS):
-            raise InvalidOptionError(f"strategy: expected a cluster of several devices with {strategy}")
-        else:
-            self._given = self._synchronised(strategy)
-
-    def _synchronised(self, name: str) -> PlannedVariant:
-        """The plan of a strategy of AutoDist's kind, by name or file."""
-        layout = self._planner.layout
-        assert layout is not None, "the model is a training step"
-        graph = self._sized(self._request.lifted.graph)
-        prices = Prices(self._cluster)
-        planner = StrategyPlanner(graph, layout, prices, self._licences.allow)
-        end = self._until(_FIRST_PLAN_SHARE)
-        strategy = strategy_named(name, planner, self._request.options.seed, lambda: time.monotonic() > end)
-        planned = planner.planned(strategy)
-        if planned.divided:
-            state = planned.divided[0]
-            raise InvalidOptionError(
-                f"strategy: the state {state.whole!r} would become one state for each part of its parameter, "
-                f"such as {state.input!r}, and the result keeps the inputs of the step: expected parts of "
-                "equal size on different servers, or an optimizer without such states"
-            )
-        title = strategy.identity or Path(name).name
-        chosen = self._planner.evaluated(planned.subject, Proposal(title, Origin.GIVEN, planned.plan))
-        return PlannedVariant(planned.graph, (), (), planned.subject, chosen, strategy)
-
-    def _fused(self, divided: PlannedVariant, strategy: str) -> PlannedVariant:
-        """The plan with the joint fusion that a strategy finds."""
-        planner, request = self._planner, self._request
-        planner.deadline = self._until(_UNCHECKED_SHARE)
-        before = divided.chosen.simulation.microseconds
-
-        def tell(tried: int, best: float) -> None:
-            if best < before and tried % _TOLD_EVERY == 0:
-                request.tell("search", tried, before, best)
-
-        found = joint_plan(
-            Problem.of(divided.chosen.simulation), strategy, request.options.seed, planner.is_expired, tell
-        )
-        self._tried, self._best_at = found.tried, request.seconds
-        self._baselines = {**self._baselines, **found.baselines}
-        proposal = Proposal(strategy, Origin.JOINT, found.plan)
-        return replace(divided, chosen=planner.evaluated(divided.subject, proposal))
+        self._given = self._named.plan(strategy, self._until(_FIRST_PLAN_SHARE))
+        self._joint = strategy if strategy in JOINT_STRATEGIES else None
 
     def _search(self, original: Original) -> PlannedVariant:
         """The given plan; else the best plan of the unchanged graph and of its rewritten forms."""
         if self._given is not None:
             self._keep_baselines(self._planner.experts(self._given.subject))
-            if self._joint is not None:
-                self._request.tell("search")
-                self._given = self._fused(self._given, self._joint)
-            return self._given
+            return self._given if self._joint is None else self._fused(self._given, self._joint)
         self._request.tell("search")
         self._prepare(original)
         canonical, lifted = self._prepared.canonical, self._request.lifted
@@ -255,6 +188,14 @@ class SimulatedTrial(Trial[PlannedVariant]):
             if other.chosen.rank < best.chosen.rank:
                 best, self._best_at = other, self._request.seconds
         return best
+
+    def _fused(self, divided: PlannedVariant, strategy: str) -> PlannedVariant:
+        self._request.tell("search")
+        self._planner.deadline = self._until(_UNCHECKED_SHARE)
+        found = self._named.fused(divided, strategy)
+        self._tried, self._best_at = found.tried, self._request.seconds
+        self._baselines = {**self._baselines, **found.baselines}
+        return found.variant
 
     def _refusal(self, variant: PlannedVariant) -> str:
         if variant.chosen.fits or self._planned is None:
@@ -445,16 +386,3 @@ def _variant(
     graph: Graph, steps: tuple[CanonicalStep, ...], trace: tuple[TraceStep, ...], planned: Planned
 ) -> PlannedVariant:
     return PlannedVariant(graph, steps, trace, planned.subject, planned.best)
-
-
-def _require_same_model(given: Mapping[str, object], lifted: LiftedModel) -> None:
-    """Raises InvalidFileError for the report of another model; a plan without a report is accepted for
-    any."""
-    own = lifted.source.sha256
-    recorded = section_of(given, "model").get("sha256") if "model" in given else own
-    if recorded != own:
-        raise InvalidFileError(
-            f"plan: the report is of another model: expected sha256 {own}, that of "
-            f"{Path(lifted.source.name).name}, got {recorded}; pass only its section 'parallel' to use its "
-            "plan on this model"
-        )

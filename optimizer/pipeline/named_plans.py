@@ -1,0 +1,100 @@
+"""Plans of a training step by the name or the file of a strategy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from superopt.errors import InvalidOptionError
+from superopt.optimizer.fusion.joint.problem import Problem
+from superopt.optimizer.fusion.joint.strategies import JOINT_STRATEGIES, joint_plan
+from superopt.optimizer.parallel.licences import Licences
+from superopt.optimizer.parallel.search.candidates import Origin, Proposal
+from superopt.optimizer.parallel.search.planner import Planner
+from superopt.optimizer.parallel.search.subject import Subject, plannable
+from superopt.optimizer.parallel.sharded_states import DDP, FSDP, SERVERS, ZERO_1, ZERO_2, ZERO_3
+from superopt.optimizer.parallel.simulator import ParallelObjective
+from superopt.optimizer.parallel.simulator.prices import Prices
+from superopt.optimizer.parallel.strategies.plans import StrategyPlanner
+from superopt.optimizer.parallel.strategies.reading import strategy_named
+from superopt.optimizer.parallel.topology import Cluster
+from superopt.optimizer.pipeline.prepare import Request
+from superopt.optimizer.pipeline.verdict import PlannedVariant
+
+_TOLD_EVERY = 50
+"""Candidates of a joint fusion between two reports of its progress."""
+
+
+@dataclass(frozen=True)
+class FusedPlan:
+    """The plan that a joint fusion found, the number of candidates, and the microseconds of its baselines."""
+
+    variant: PlannedVariant
+    tried: int
+    baselines: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class NamedPlans:
+    """Plans for the unchanged graph of a request."""
+
+    request: Request
+    planner: Planner
+    cluster: Cluster
+    licences: Licences
+
+    def plan(self, strategy: str, end: float) -> PlannedVariant:
+        """The plan of that name; of a strategy of joint fusion, the plan whose kernels it fuses. A search for
+        a strategy stops at ``end`` (monotonic clock). Raises InvalidOptionError where there is none."""
+        graph = self.request.lifted.graph
+        subject = Subject.of(plannable(graph, self.request.options.dims), self.planner.layout)
+        if subject.step is None:
+            raise InvalidOptionError(
+                f"strategy: expected a model that is a training step (superopt train-graph) with {strategy}"
+            )
+        found = {candidate.proposal.name: candidate for candidate in self.planner.experts(subject)}
+        name = ZERO_3 if strategy == FSDP else strategy
+        if strategy in JOINT_STRATEGIES:
+            if self.planner.objective is not ParallelObjective.LATENCY:
+                raise InvalidOptionError(f"strategy: expected objective latency or training with {strategy}")
+            Problem.of(found[DDP].simulation)
+            name = DDP
+        if name in found:
+            return PlannedVariant(graph, (), (), subject, found[name])
+        if name in (DDP, ZERO_1, ZERO_2, ZERO_3, SERVERS):
+            raise InvalidOptionError(f"strategy: expected a cluster of several devices with {strategy}")
+        return self._synchronised(strategy, end)
+
+    def fused(self, divided: PlannedVariant, strategy: str) -> FusedPlan:
+        """The plan with the joint fusion that a strategy finds until the planner's deadline."""
+        before = divided.chosen.simulation.microseconds
+
+        def tell(tried: int, best: float) -> None:
+            if best < before and tried % _TOLD_EVERY == 0:
+                self.request.tell("search", tried, before, best)
+
+        problem, seed = Problem.of(divided.chosen.simulation), self.request.options.seed
+        found = joint_plan(problem, strategy, seed, self.planner.is_expired, tell)
+        chosen = self.planner.evaluated(divided.subject, Proposal(strategy, Origin.JOINT, found.plan))
+        return FusedPlan(replace(divided, chosen=chosen), found.tried, found.baselines)
+
+    def _synchronised(self, name: str, end: float) -> PlannedVariant:
+        """The plan of a strategy of AutoDist's kind, by name or file."""
+        layout = self.planner.layout
+        assert layout is not None, "the model is a training step"
+        graph = plannable(self.request.lifted.graph, self.request.options.dims)
+        planner = StrategyPlanner(graph, layout, Prices(self.cluster), self.licences.allow)
+        strategy = strategy_named(name, planner, self.request.options.seed, lambda: time.monotonic() > end)
+        planned = planner.planned(strategy)
+        if planned.divided:
+            state = planned.divided[0]
+            raise InvalidOptionError(
+                f"strategy: the state {state.whole!r} would become one state for each part of its parameter, "
+                f"such as {state.input!r}, and the result keeps the inputs of the step: expected parts of "
+                "equal size on different servers, or an optimizer without such states"
+            )
+        title = strategy.identity or Path(name).name
+        chosen = self.planner.evaluated(planned.subject, Proposal(title, Origin.GIVEN, planned.plan))
+        return PlannedVariant(planned.graph, (), (), planned.subject, chosen, strategy)
