@@ -8,6 +8,7 @@ from superopt.errors import InvalidOptionError
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.plan import Plan
 from superopt.optimizer.parallel.fetches import START
+from superopt.optimizer.parallel.simulator.assembly import Assembly
 from superopt.optimizer.parallel.simulator.exchange import Exchange
 from superopt.optimizer.parallel.simulator.fused import fused
 from superopt.optimizer.parallel.simulator.objective import ParallelObjective
@@ -17,7 +18,7 @@ from superopt.optimizer.parallel.simulator.residents import Residents
 from superopt.optimizer.parallel.simulator.schedule import BACKWARD, FORWARD, Schedule
 from superopt.optimizer.parallel.simulator.simulation import Simulation
 from superopt.optimizer.parallel.simulator.timing import timed
-from superopt.optimizer.parallel.simulator.units import Assembly, Key, Unit
+from superopt.optimizer.parallel.simulator.units import Key, Unit
 from superopt.optimizer.parallel.states import StepStates
 from superopt.optimizer.parallel.topology import Cluster
 

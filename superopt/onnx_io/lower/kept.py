@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from superopt.ir.graph import Graph, NodeId, Value
+from superopt.onnx_io.emit.recipes import Emission
+from superopt.onnx_io.emit.shape import outer_split
 from superopt.onnx_io.lift.lifting import Group, LiftedModel
 from superopt.ops import Opaque
+from superopt.ops.shape import Cutting
 from superopt.traversal import acyclic
 
 
@@ -108,3 +111,17 @@ def _read_inside(graph: Graph, group: Group) -> bool:
             if any(value in reader.inputs for reader in readers):
                 return True
     return False
+
+
+def splits_to_merge(graph: Graph, kept: frozenset[NodeId]) -> Iterator[NodeId]:
+    """Kept splits that become part of an n-ary one, because a new split divides their output or they divide
+    its output."""
+    everything = Emission(graph, 0, frozenset())
+    chains: dict[NodeId, list[NodeId]] = {}
+    for node_id in graph.order:
+        if not isinstance(graph[node_id].operator, Cutting):
+            continue
+        chains.setdefault(outer_split(everything, graph[node_id]).id, []).append(node_id)
+    for chain in chains.values():
+        if not kept.issuperset(chain):
+            yield from kept.intersection(chain)

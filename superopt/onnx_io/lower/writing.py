@@ -13,13 +13,13 @@ from onnx import helper, numpy_helper
 
 from superopt.domains import Array
 from superopt.errors import SuperoptError, UnsupportedError
-from superopt.ir.graph import Graph, Input, Node, NodeId, Value, Weight
+from superopt.ir.graph import Graph, Input, Node, Value, Weight
 from superopt.onnx_io.emit.emission import recipe
 from superopt.onnx_io.emit.folding import Folder
 from superopt.onnx_io.emit.recipes import Emission, Number, OnnxAttribute, Operand, Recipe
 from superopt.onnx_io.emit.shape import outer_split
 from superopt.onnx_io.files.stored import SpilledTensor, StoredTensor, pieces
-from superopt.onnx_io.lower.kept import KeptNode
+from superopt.onnx_io.lower.kept import KeptNode, splits_to_merge
 from superopt.onnx_io.lower.ordering import in_order
 from superopt.onnx_io.lower.units import Copy, Original, Stored, Unit, Written
 from superopt.onnx_io.protos import captured_names, dtype_of, renamed
@@ -47,7 +47,7 @@ class GraphWriter(Emission):
         spilling: int = sys.maxsize,
     ) -> None:
         self._kept_of = {node: kept for kept in original.kept.values() for node in kept.group.nodes}
-        for node in _splits_to_merge(graph, frozenset(self._kept_of)):
+        for node in splits_to_merge(graph, frozenset(self._kept_of)):
             if node in self._kept_of:
                 for member in self._kept_of[node].group.nodes:
                     del self._kept_of[member]
@@ -380,20 +380,6 @@ def _exists(op_type: str, opset: int) -> bool:
         schema.name == op_type and not schema.domain and schema.since_version <= opset
         for schema in onnx.defs.get_all_schemas_with_history()
     )
-
-
-def _splits_to_merge(graph: Graph, kept: frozenset[NodeId]) -> Iterator[NodeId]:
-    """Kept splits that become part of an n-ary one, because a new split divides their output or they divide
-    its output."""
-    everything = Emission(graph, 0, frozenset())
-    chains: dict[NodeId, list[NodeId]] = {}
-    for node_id in graph.order:
-        if not isinstance(graph[node_id].operator, Cutting):
-            continue
-        chains.setdefault(outer_split(everything, graph[node_id]).id, []).append(node_id)
-    for chain in chains.values():
-        if not kept.issuperset(chain):
-            yield from kept.intersection(chain)
 
 
 def _trimmed(shape: Sequence[object]) -> tuple[object, ...]:
