@@ -118,7 +118,7 @@ class Timetable:
     def ready(self) -> Mapping[str, float]:
         """When the gradient of each variable is computed."""
         nodes, starts, end = self._passes
-        ends = dict(zip(nodes, (*starts[1:], end), strict=True))
+        ends = dict(zip(nodes, (*starts[1:], end), strict=False))
         found: dict[str, float] = {}
         for node, parameter in self.sharded.updates.items():
             for value in self.subject.graph[node].inputs:

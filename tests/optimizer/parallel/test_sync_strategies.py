@@ -108,6 +108,7 @@ def check(step: ExplicitStep, planner: StrategyPlanner, strategy: Strategy) -> S
     ("name", "optimizer", "batch", "machine"),
     [
         ("light-mlp", "adam", 6, devices(3)),
+        ("light-mlp", "sgd", 1, devices(2)),
         ("light-ncf", "momentum", 10, _one_and_four()),
         ("convolutions", "sgd", 4, cluster(2, 2)),
     ],
