@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -167,11 +168,16 @@ def part_name(variable: str, number: int) -> str:
     return f"{bare(variable)}/part_{number}"
 
 
+def _words(name: str) -> list[str | int]:
+    """The texts and numbers of which a name consists, in turn."""
+    return [int(word) if place % 2 else word for place, word in enumerate(re.split(r"(\d+)", name))]
+
+
 def renamed_nodes(strategy: Strategy, count: int) -> Strategy:
     """The strategy with the names of nodes in devices, ``10.0.0.1`` in ``10.0.0.1:GPU:0``, replaced by those
-    of a cluster with so many nodes, ``node0`` and so on, in the order of the names. Raises InvalidOptionError
-    where there are more."""
-    nodes = sorted({name.partition(":")[0] for name in strategy.devices()})
+    of a cluster with so many nodes, ``node0`` and so on, in the order of the names, in which numbers are
+    compared by value: ``node10`` follows ``node9``. Raises InvalidOptionError where there are more."""
+    nodes = sorted({name.partition(":")[0] for name in strategy.devices()}, key=_words)
     if len(nodes) > count:
         raise InvalidOptionError(
             f"strategy: expected at most the {count} nodes of the cluster, got {len(nodes)}"

@@ -114,6 +114,11 @@ def test_nodes_are_renamed_in_the_order_of_their_names() -> None:
         renamed_nodes(STRATEGY, 1)
 
 
+def test_names_of_a_cluster_with_more_than_ten_nodes_stay() -> None:
+    nodes = tuple(f"node{number}:GPU:0" for number in range(12))
+    assert renamed_nodes(Strategy((), nodes), 12).replicas == nodes
+
+
 def test_a_strategy_is_built_exported_imported_and_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
