@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,16 +33,14 @@ class BuiltStrategy:
     simulation: Simulation
 
 
-def strategy_planner(
-    model: ModelSource, cluster: Cluster, dims: Mapping[str, int] | None = None
-) -> StrategyPlanner:
+def strategy_planner(model: ModelSource, cluster: Cluster) -> StrategyPlanner:
     """The planner of a training step on a cluster. Operations are divided as axioms permit, or else as they
-    declare. Raises InvalidModelError for another model."""
+    declare. Raises InvalidOptionError for a model that is no training step."""
     source = load_model(model)
     layout = StepLayout.of(source.proto, source.name)
     if layout is None:
         raise InvalidOptionError(
-            f"{source.name}: expected a training step (superopt train-graph) for a strategy"
+            f"{source.name}: expected a training step, as superopt train-graph writes it, got another model"
         )
     axioms = [
         division
@@ -51,7 +48,7 @@ def strategy_planner(
         for division in divisions_of(axiom, f"axiom:{axiom.name}")
     ]
     licence = Licences(axioms, declared).allow
-    return StrategyPlanner(plannable(lift(source).graph, dims), layout, Prices(cluster), licence)
+    return StrategyPlanner(plannable(lift(source).graph), layout, Prices(cluster), licence)
 
 
 def build_strategy(planner: StrategyPlanner, builder: str, *, chunk: int, seed: int) -> BuiltStrategy:
@@ -63,7 +60,8 @@ def build_strategy(planner: StrategyPlanner, builder: str, *, chunk: int, seed: 
 
 
 def auto_strategy(planner: StrategyPlanner, effort: Effort, seconds: float) -> Found:
-    """The best strategy that a search finds; after so many seconds only the builders are tried."""
+    """The best strategy that a search finds. It ends after that many ``seconds``, but tries every builder in
+    any case."""
     end = time.monotonic() + seconds
     return AutoStrategy(planner, replace(effort, is_over=lambda: time.monotonic() > end)).search()
 

@@ -37,8 +37,8 @@ _DIVERSITY = 0.5
 
 @dataclass(frozen=True)
 class Effort:
-    """How long and what is searched: the number of ``trials`` beside the builders, the seed, the aspects that
-    vary, the chunk of the builders; and a sign to end."""
+    """Limits and scope of a search: the number of ``trials`` beside the builders, the seed, the aspects that
+    vary, the chunk of the builders. The search ends when ``is_over`` returns True."""
 
     trials: int = 48
     seed: int = 0
@@ -84,7 +84,7 @@ class Found:
 
     @property
     def best_builder(self) -> Trial:
-        """The best of them."""
+        """The best trial of a builder."""
         return min(self.builders, key=lambda trial: trial.rank)
 
     @property

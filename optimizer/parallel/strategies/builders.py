@@ -11,8 +11,8 @@
 | RandomAxisPartitionAR | the same along a random axis |
 | Parallax | sparse ones as PSLoadBalancing, dense ones as AllReduce (Kim et al. 2018) |
 
-In difference to the published builders, a variable whose axis has no divisor below ``MOST_PARTS`` is not
-divided: those cut an axis of prime length into single rows.
+Unlike the published builders, which cut an axis of prime length into single rows, these do not divide a
+variable whose axis has no divisor up to ``MOST_PARTS``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CHUNK = 128
 """Variables merged into one all-reduce, by default."""
 
 MOST_PARTS = 64
-"""The largest number of parts into which a builder divides a variable."""
+"""The largest divisor that builders of even parts divide an axis by."""
 
 
 @dataclass(frozen=True)

@@ -153,7 +153,7 @@ class Sampler:
         counts = [2**power for power in range(int(math.log2(_MOST_GROUPS)) + 1)]
         return self.random.choice([*counts, None])
 
-    def strategy(self, draft: Draft, identity: str = "") -> Strategy:
+    def strategy(self, draft: Draft) -> Strategy:
         """The strategy of a draft."""
         pieces = [
             _Piece(number, place, size)
@@ -178,7 +178,6 @@ class Sampler:
                 )
             ),
             self.names.accelerators,
-            identity,
         )
 
 

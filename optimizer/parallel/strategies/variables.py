@@ -174,7 +174,7 @@ def _variable_defects(config: VariableSync, variable: Variable) -> Iterator[str]
             if synchronizer.staleness < 0:
                 yield f"{which}: staleness: expected 0 or more steps, got {synchronizer.staleness}"
             if synchronizer.staleness > 0 and not synchronizer.sync:
-                yield f"{which}: staleness: expected sync with a bound of {synchronizer.staleness} steps"
+                yield f"{which}: staleness: expected 0 where sync is false, got {synchronizer.staleness}"
         elif synchronizer.group < 0:
             yield f"{which}: group: expected 0 or more, got {synchronizer.group}"
 

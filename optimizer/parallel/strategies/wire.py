@@ -120,7 +120,8 @@ class _Message:
             elif field.wire_type == DELIMITED:
                 message.contents.setdefault(field.number, []).append(content[field.start : field.end])
             else:
-                raise message.error(f"field {field.number} has the wire type {field.wire_type}")
+                kinds = f"expected wire type {_VARINT} or {DELIMITED}, got {field.wire_type}"
+                raise message.error(f"field {field.number}: {kinds}")
         return message
 
     def error(self, what: str) -> InvalidFileError:
@@ -146,7 +147,7 @@ class _Message:
         try:
             return content.decode()
         except UnicodeDecodeError:
-            raise self.error("expected texts in UTF-8") from None
+            raise self.error(f"expected texts in UTF-8, got {content[:20]!r}") from None
 
     def messages(self, number: int, name: str) -> Iterator[_Message]:
         for content in self.contents.get(number, ()):
@@ -186,7 +187,7 @@ def _part(node: _Message) -> Part:
     node.require((), (_NAME, _SERVER, _COLLECTIVE))
     synchronizer = _synchronizer(node)
     if synchronizer is None:
-        raise node.error(f"{node.text(_NAME)}: expected a synchroniser")
+        raise node.error(f"{node.text(_NAME)}: expected a synchroniser, got none")
     return Part(node.text(_NAME), synchronizer)
 
 

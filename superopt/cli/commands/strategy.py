@@ -23,7 +23,7 @@ ClusterOption = Annotated[
     str, typer.Option(help="The cluster: a description's file, or a known machine as autodist-b7.")
 ]
 ChunkOption = Annotated[
-    int, typer.Option(help="Variables that AllReduce, PartitionedAR and Parallax merge into one.", min=1)
+    int, typer.Option(help="Gradients, or parts of them, that builders merge into one all-reduce.", min=1)
 ]
 SeedOption = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
 
@@ -124,7 +124,7 @@ def import_(
     strategy = import_strategy(path, None if cluster is None else find_cluster(cluster))
     if out.suffix == ".pb":
         raise InvalidOptionError(
-            f"output: expected a JSON file, got {out}; `superopt strategy export` writes it"
+            f"output: expected a JSON file, got {out}; `superopt strategy export` writes AutoDist's format"
         )
     _written(strategy, out, as_json=as_json)
 

@@ -75,15 +75,15 @@ def test_json_is_read_as_it_was_written() -> None:
         (b"\xff\xff\xff", "s.pb: expected AutoDist's message Strategy, got other bytes"),
         (b"\x2a\x00", "s.pb: Strategy: field 5 is not in the published format, or of another type there"),
         (b"\x08\x01", "s.pb: Strategy: field 1 is not in the published format, or of another type there"),
-        (b"\x0d\x00\x00\x00\x00", "s.pb: Strategy: field 1 has the wire type 5"),
+        (b"\x0d\x00\x00\x00\x00", "s.pb: Strategy: field 1: expected wire type 0 or 2, got 5"),
         (b"\x1a\x07\x0a\x01w\x12\x00\x1a\x00", "s.pb: Node: w: expected one synchroniser, got two"),
         (b"\x1a\x06\x0a\x01w\x22\x01x", "s.pb: Node: w: partitioner: expected numbers as 2,1, got 'x'"),
         (
             b"\x1a\x07\x0a\x01w\x1a\x02\x10\x03",
             "s.pb: AllReduceSynchronizer: compressor: expected 0 to 2, got 3",
         ),
-        (b"\x1a\x05\x2a\x03\x0a\x01p", "s.pb: part_config: p: expected a synchroniser"),
-        (b"\x0a\x01\xff", "s.pb: Strategy: expected texts in UTF-8"),
+        (b"\x1a\x05\x2a\x03\x0a\x01p", "s.pb: part_config: p: expected a synchroniser, got none"),
+        (b"\x0a\x01\xff", r"s.pb: Strategy: expected texts in UTF-8, got b'\xff'"),
     ],
 )
 def test_other_bytes_are_one_sentence(content: bytes, sentence: str) -> None:

@@ -233,7 +233,7 @@ BAD: list[tuple[Callable[[Strategy], Strategy], str]] = [
     ),
     (
         lambda s: _changed(s, Server("node0:GPU:0", sync=False, staleness=2)),
-        WHICH + "staleness: expected sync with a bound of 2 steps",
+        WHICH + "staleness: expected 0 where sync is false, got 2",
     ),
     (
         lambda s: _changed(s, Collective(compressor=Compressor.CAST)),
