@@ -16,11 +16,13 @@ from superopt.optimizer.training.builder import StepBuilder
 from superopt.optimizer.training.precision.scaling import LOSS_SCALE
 from superopt.optimizer.training.precision.subject import Feeds, Subject
 from superopt.optimizer.training.updates import MICROSTEP, STEP
+from superopt.traversal import postorder
 
 
 @dataclass(frozen=True)
 class Forward:
-    """The lifted forward pass, its parameters, and the running statistics among its outputs."""
+    """The lifted forward pass, its parameters, and the running statistics among its outputs. ``seed`` is the
+    input with the seed of random masks, None where nothing is random; ``notes`` are remarks for the user."""
 
     lifted: LiftedModel
     parameters: Mapping[str, Value]
@@ -46,7 +48,9 @@ class StepLoss:
 
 @dataclass(frozen=True)
 class Differentiated:
-    """The graph with forward pass, loss and gradients; ``cotangent`` is that of the loss."""
+    """The graph with forward pass, loss and gradients. ``cotangent`` is that of the loss, ``used`` says how
+    often each adjoint statement was applied, ``unreached`` are parameters that the loss does not depend on.
+    """
 
     forward: Forward
     loss: StepLoss
@@ -96,11 +100,8 @@ class NodeNames:
 
 def _needed(graph: Graph, values: Iterable[Value]) -> frozenset[NodeId]:
     """The nodes on which values depend."""
-    needed = {value.node for value in values}
-    for node_id in reversed(graph.order):
-        if node_id in needed:
-            needed.update(value.node for value in graph[node_id].inputs)
-    return frozenset(needed)
+    starts = (value.node for value in values)
+    return frozenset(postorder(starts, lambda node: (value.node for value in graph[node].inputs)))
 
 
 def unless_skipped(editor: GraphEditor, finite: Value | None, new: Value, statistic: Statistic) -> Value:

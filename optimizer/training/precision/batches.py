@@ -15,20 +15,22 @@ from superopt.optimizer.training.precision.subject import Feeds
 from superopt.optimizer.training.running import Step
 
 BATCHES, SAMPLES = 8, 4
-"""Distinct batches, and how many of them errors of gradients are predicted and observed with."""
+"""Distinct batches, and the number of them with which errors of gradients are predicted and observed."""
+
+_SEED = 0
 
 
-def batches_of(model: LoweredModel, samples: Path | None, seed: int = 0) -> tuple[Feeds, ...]:
-    """Contents of the data inputs of a step, ``BATCHES`` times or as often as there are samples. Raises
-    InvalidFileError for an archive that does not fit, InvalidModelError for inputs of which nothing can be
-    drawn."""
-    return _drawn(model, seed) if samples is None else _read(model, samples, seed)
+def batches_of(model: LoweredModel, samples: Path | None) -> tuple[Feeds, ...]:
+    """Contents of the data inputs of a step: ``BATCHES`` random batches, or up to as many of an archive of
+    samples. Raises InvalidFileError for an archive that does not fit, InvalidModelError for inputs for which
+    nothing can be drawn."""
+    return _drawn(model) if samples is None else _read(model, samples)
 
 
-def _read(model: LoweredModel, samples: Path, seed: int) -> tuple[Feeds, ...]:
+def _read(model: LoweredModel, samples: Path) -> tuple[Feeds, ...]:
     step = Step(model.to_bytes(), threads=1)
     dataset = Dataset.of(samples, step.data)
-    batching = Batching.of(step, dataset, None, seed)
+    batching = Batching.of(step, dataset, None, _SEED)
     count = min(BATCHES, max(1, dataset.count // batching.size))
     return tuple(
         {name: array.take(chosen, axis=0) for name, array in dataset.arrays.items()}
@@ -36,11 +38,11 @@ def _read(model: LoweredModel, samples: Path, seed: int) -> tuple[Feeds, ...]:
     )
 
 
-def _drawn(model: LoweredModel, seed: int) -> tuple[Feeds, ...]:
+def _drawn(model: LoweredModel) -> tuple[Feeds, ...]:
     lifted = lift(load_model(model.to_bytes()))
     plan = plan_inputs(lifted, declared_ports(lifted), {})
     sizes = next(iter(plan.usual_sizes()))
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(_SEED)
     try:
         return tuple(plan.draw(random, sizes, "normal") for _ in range(BATCHES))
     except UnsupportedError as error:

@@ -91,7 +91,6 @@ def choose(
 def fitting(
     candidates: Iterable[NodeId],
     errors: PredictedErrors,
-    graph: Graph,
     number_format: NumberFormat,
     loss_scale: float,
 ) -> frozenset[NodeId]:
@@ -103,7 +102,7 @@ def fitting(
 
     wide = {value.node for value, point in errors.results.items() if not fits(point)}
     wide |= {edge[0] for edge, point in errors.operands.items() if not fits(point)}
-    return frozenset(node for node in candidates if node not in wide and node in graph.nodes)
+    return frozenset(node for node in candidates if node not in wide)
 
 
 class _Search:

@@ -33,7 +33,7 @@ _HEADROOM = 8.0
 """Scaled numbers are below the largest one of the format by this factor in the first call."""
 
 _MOST_STOPS = 64
-"""Nodes without a gradient beyond which a step is not analysed."""
+"""The largest number of nodes without a gradient in a step that is analysed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,13 @@ class PointError:
 @dataclass(frozen=True)
 class PredictedErrors:
     """The errors from rounding results of nodes, and operands of single nodes. ``missing`` are parameters
-    whose gradients depend on nodes that have none themselves, and are left out; ``stops`` are these nodes.
-    ``loss_scale`` is the scale that makes numbers of the backward pass as large as the format allows, with
-    room to grow; 1 without one."""
+    whose gradients are left out, since they depend on nodes without a gradient. ``loss_scale`` is the scale
+    that makes numbers of the backward pass as large as the format allows, with room to grow; 1 without
+    one."""
 
     results: Mapping[Value, PointError]
     operands: Mapping[Edge, PointError]
     missing: tuple[str, ...]
-    stops: tuple[NodeId, ...]
     loss_scale: float
 
 
@@ -68,13 +67,12 @@ def predict_errors(
     candidates: Iterable[NodeId],
     number_format: NumberFormat,
     adjoints: Sequence[Adjoint],
-    seed: int = 0,
 ) -> PredictedErrors:
     """The errors of rounding operands and results of candidates, the mean over the subject's samples. Raises
     RuntimeRefusedError where the step does not run, and UnsupportedError where it cannot be analysed."""
     analysis = _Analysis.of(_Marked.of(subject, candidates), adjoints)
     opened = subject.opened(analysis.graph, analysis.values)
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     totals = np.zeros((len(analysis.points), 4))
     scale = 0.0
     for feeds in subject.samples:
@@ -96,7 +94,7 @@ def predict_errors(
         else:
             operands[point.edge] = error
     missing = tuple(name for name in subject.gradients if name not in analysis.gradients)
-    return PredictedErrors(results, operands, missing, analysis.stops, scale)
+    return PredictedErrors(results, operands, missing, scale)
 
 
 @dataclass(frozen=True)
@@ -178,7 +176,6 @@ class _Analysis:
     loss: Value
     gradients: Mapping[str, Value]
     seeds: Mapping[str, TensorType]
-    stops: tuple[NodeId, ...]
 
     @staticmethod
     def of(marked: _Marked, adjoints: Sequence[Adjoint]) -> _Analysis:
@@ -219,7 +216,6 @@ class _Analysis:
             subject.loss,
             gradients,
             {_SIGNS + name: type_ for name, type_ in seeds.items()},
-            tuple(sorted(first.stops | second.stops)),
         )
 
     @property

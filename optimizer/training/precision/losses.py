@@ -28,25 +28,23 @@ class LossComparison:
 
     @property
     def error(self) -> float:
-        """Infinite where a loss is not finite."""
+        """The share; infinite where a loss is not finite."""
         squares = sum((a - b) ** 2 for a, b in zip(self.exact, self.mixed, strict=True))
         mean = sum(map(abs, self.exact)) / len(self.exact)
         error = math.sqrt(squares / len(self.exact)) / (mean or 1.0)
         return error if math.isfinite(error) else math.inf
 
 
-def compare_losses(
-    exact: LoweredModel, mixed: LoweredModel, batches: Sequence[Feeds], steps: int = STEPS
-) -> LossComparison:
-    """Runs both steps on the batches, which come round again, from their initial states. Raises
+def compare_losses(exact: LoweredModel, mixed: LoweredModel, batches: Sequence[Feeds]) -> LossComparison:
+    """The losses of ``STEPS`` calls of both steps from their initial states, on the batches in turn. Raises
     RuntimeRefusedError where one does not run."""
-    return LossComparison(_losses(exact, batches, steps), _losses(mixed, batches, steps))
+    return LossComparison(_losses(exact, batches), _losses(mixed, batches))
 
 
-def _losses(model: LoweredModel, batches: Sequence[Feeds], steps: int) -> tuple[float, ...]:
+def _losses(model: LoweredModel, batches: Sequence[Feeds]) -> tuple[float, ...]:
     step = Step(model.to_bytes(), threads=1)
     rate = None if step.description.rate_input is None else RATE
-    return tuple(step.run(batch, learning_rate=rate) for batch in islice(cycle(batches), steps))
+    return tuple(step.run(batch, learning_rate=rate) for batch in islice(cycle(batches), STEPS))
 
 
-__all__ = ["STEPS", "LossComparison", "compare_losses"]
+__all__ = ["RATE", "LossComparison", "compare_losses"]

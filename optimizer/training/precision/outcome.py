@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
 from superopt.errors import InvalidOptionError
 from superopt.onnx_io import LoweredModel
@@ -25,7 +25,7 @@ class PrecisionOutcome:
 
     settings: PrecisionSettings
     planned: Planned
-    losses: LossComparison | None = field(default=None)
+    losses: LossComparison | None = None
 
     def document(self) -> Mapping[str, object]:
         """The section ``precision`` of a report about a step."""

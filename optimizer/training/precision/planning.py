@@ -24,18 +24,18 @@ from superopt.optimizer.training.precision.sensitivity import by_list, may_be_lo
 from superopt.optimizer.training.precision.subject import Feeds, Opened, Subject
 
 _ATTEMPTS = 8
-"""Plans that are tried for a budget. What is observed may exceed what is predicted, to first order, where
-rounding moves numbers across a kink: the largest element of a window, zero for a rectifier."""
+"""Plans that are tried for a budget. Observed errors may exceed those predicted to first order where rounding
+moves numbers across a kink: the largest element of a window, zero for a rectifier."""
 
 _LEAST_NORM = 1e-4
 """Norm of a gradient, as a share of that of all, below which its error counts as a share of this: some are
 zero but for rounding, as that of a bias before a softmax."""
 
 _CLOSE = 1.2
-"""Targets between which no further one is tried."""
+"""Ratio of the bounds of the target below which no further one is tried."""
 
 _CAUTION = 0.7
-"""What the next plan's error is to be of the budget, where errors that were observed exceed it."""
+"""Share of the budget that the next plan aims at, where observed errors exceed the budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +94,9 @@ class Planner:
         """The fastest plan that was found within a budget for loss and gradients, on the samples. Raises
         InvalidOptionError where the errors that are observed exceed it."""
         subject, number_format = self.subject, FORMATS[self.format]
-        graph = subject.graph
-        candidates = frozenset(node for node in subject.region if may_be_low(graph, graph[node]))
-        errors = predict_errors(subject, candidates, number_format, adjoints)
-        candidates = fitting(candidates, errors, graph, number_format, errors.loss_scale)
-        total, prices = ErrorSum(graph, errors), self._prices()
+        errors = predict_errors(subject, self._candidates, number_format, adjoints)
+        candidates = fitting(self._candidates, errors, number_format, errors.loss_scale)
+        total, prices = ErrorSum(subject.graph, errors), self._prices()
         exact = _Reference.of(subject)
         found: Planned | None = None
         low_target, high_target, target, least = 0.0, math.inf, budget, math.inf
@@ -127,17 +125,21 @@ class Planner:
             )
         return found
 
+    @property
+    def _candidates(self) -> frozenset[NodeId]:
+        graph = self.subject.graph
+        return frozenset(node for node in self.subject.region if may_be_low(graph, graph[node]))
+
     def _prices(self) -> Prices:
         graph = self.subject.graph
         return Prices(graph, Sizes(graph, self.subject.sizes), self.device, self.casts)
 
     def _planned(self, low: frozenset[NodeId], prices: Prices, scale: float) -> Planned:
-        graph, region = self.subject.graph, self.subject.region
         plan = PrecisionPlan(self.format, low, prices.exclusive(low))
-        candidates = sum(1 for node in region if may_be_low(graph, graph[node]))
+        candidates = len(self._candidates)
         return Planned(
             plan,
-            with_casts(graph, plan),
+            with_casts(self.subject.graph, plan),
             candidates,
             len(low) / candidates if candidates else 0.0,
             prices.multiplications(low),

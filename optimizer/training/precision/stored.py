@@ -10,13 +10,14 @@ import numpy as np
 
 from superopt.equations.adjoints import Adjoint
 from superopt.errors import InvalidOptionError
-from superopt.ir.graph import Graph, Input, NodeId, Value
+from superopt.ir.graph import Graph, NodeId, Value
 from superopt.ir.plan import Plan
 from superopt.onnx_io import LiftedModel, LoweredModel, SourceModel, lift, lower
 from superopt.ops.elementwise import Subtract
 from superopt.optimizer.parallel.cluster import known_device
 from superopt.optimizer.parallel.topology import DeviceKind
 from superopt.optimizer.training.description import Role, State, StepDescription, read_description
+from superopt.optimizer.training.parts import inputs_by_name
 from superopt.optimizer.training.precision.batches import SAMPLES, batches_of
 from superopt.optimizer.training.precision.casts import with_casts, without_casts
 from superopt.optimizer.training.precision.losses import RATE
@@ -26,6 +27,7 @@ from superopt.optimizer.training.precision.prices import Casts
 from superopt.optimizer.training.precision.sensitivity import is_product
 from superopt.optimizer.training.precision.subject import Feeds, Subject
 from superopt.step_options import PrecisionSettings
+from superopt.traversal import postorder
 
 _OF_GRADIENTS = (Role.ACCUMULATOR, Role.MOMENT, Role.SECOND_MOMENT)
 """Roles of states that are functions of gradients alone if they were zero before, the most direct first."""
@@ -90,7 +92,7 @@ class _Stored:
         return next(iter(self.description.with_role(Role.SCALE)), None)
 
     def subject(self, samples: Sequence[Feeds]) -> Subject:
-        """What is planned: the nodes that lead to products, which updates do not."""
+        """What is planned: products, and the nodes on which they depend; updates are not among them."""
         editor = self.graph.edit()
         gradients: dict[str, Value] = {}
         for parameter in self.description.with_role(Role.PARAMETER):
@@ -137,19 +139,13 @@ class _Stored:
 
     @property
     def _inputs(self) -> Mapping[str, Value]:
-        nodes = (self.graph[node] for node in self.graph.inputs)
-        return {node.operator.label: node.value for node in nodes if isinstance(node.operator, Input)}
+        return inputs_by_name(self.graph)
 
 
 def _leading_to_products(graph: Graph) -> frozenset[NodeId]:
     """The products, and the nodes on which one depends."""
-    found: set[NodeId] = set()
-    for node_id in reversed(graph.order):
-        node = graph[node_id]
-        if node_id in found or is_product(node.operator):
-            found.add(node_id)
-            found.update(value.node for value in node.inputs)
-    return frozenset(found)
+    products = (node.id for node in graph if is_product(node.operator))
+    return frozenset(postorder(products, lambda node: (value.node for value in graph[node].inputs)))
 
 
 def _with_metadata(model: LoweredModel, outcome: PrecisionOutcome) -> LoweredModel:

@@ -35,7 +35,6 @@ class Subject:
     weights: Mapping[str, Array] = field(default_factory=dict[str, "Array"])
     scale: Value | None = None
     fixed_scale: float | None = None
-    threads: int = 1
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:
@@ -61,7 +60,7 @@ class Subject:
         names = {f"superopt/value/{index}": value for index, value in enumerate(distinct)}
         model = extend(self.lifted, graph, Extension(names, weights=self.weights))
         inputs = frozenset(value.name for value in model.proto.graph.input)
-        return Opened(LoadedModel(model.to_bytes(), self.threads), distinct, inputs)
+        return Opened(LoadedModel(model.to_bytes(), threads=1), distinct, inputs)
 
 
 @dataclass(frozen=True, eq=False)
