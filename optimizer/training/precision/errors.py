@@ -8,6 +8,7 @@ then the sum of the squared derivatives of all elements of the gradients (Hutchi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from superopt.domains import Array
 from superopt.equations.adjoints import Adjoint
-from superopt.errors import UnsupportedError
+from superopt.errors import InvalidOptionError, UnsupportedError
 from superopt.ir.graph import Graph, Input, NodeId, Value
 from superopt.ir.types import TensorType
 from superopt.ops.filled import Full
@@ -69,7 +70,8 @@ def predict_errors(
     adjoints: Sequence[Adjoint],
 ) -> PredictedErrors:
     """The errors of rounding operands and results of candidates, the mean over the subject's samples. Raises
-    RuntimeRefusedError where the step does not run, and UnsupportedError where it cannot be analysed."""
+    RuntimeRefusedError where the step does not run, UnsupportedError where it cannot be analysed, and
+    InvalidOptionError where its loss or gradients are not finite."""
     analysis = _Analysis.of(_Marked.of(subject, candidates), adjoints)
     opened = subject.opened(analysis.graph, analysis.values)
     random = np.random.default_rng(0)
@@ -77,9 +79,14 @@ def predict_errors(
     scale = 0.0
     for feeds in subject.samples:
         found = opened.run({**feeds, **analysis.signs(random)})
-        scale = scale or subject.fixed_scale or analysis.fitting_scale(found, number_format)
         loss = abs(float(found[subject.loss].reshape(())[()])) or 1.0
         norm = sum(float(np.sum(found[v].astype(np.float64) ** 2)) for v in analysis.gradients.values())
+        if not math.isfinite(loss + norm):
+            raise InvalidOptionError(
+                "error budget: expected a finite loss and finite gradients in float32 on all batches, got "
+                f"{loss:g} for the loss and {math.sqrt(norm):g} for the norm of the gradients"
+            )
+        scale = scale or subject.fixed_scale or analysis.fitting_scale(found, number_format)
         for total, point in zip(totals, analysis.points, strict=True):
             by_loss, by_gradients, bound, largest = point.measured(found, number_format, scale)
             total[:3] += np.array([by_loss / loss**2, by_gradients / (norm or 1.0), bound / loss])

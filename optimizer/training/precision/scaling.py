@@ -7,6 +7,7 @@ scale and changes nothing else; after a number of finite ones in a row it double
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -90,12 +91,14 @@ class LossScaling:
 
 
 def fitting_scale(largest: float, limit: float) -> float:
-    """The largest power of two by which numbers up to ``largest`` stay below a limit, within the range of
-    scales."""
+    """The largest power of two by which numbers up to ``largest`` stay below a limit, at most
+    ``INITIAL_SCALE``; ``SMALLEST_SCALE`` where there is none, or numbers are not finite."""
+    if not math.isfinite(largest):
+        return SMALLEST_SCALE
     if largest <= 0:
         return INITIAL_SCALE
-    power = 2.0 ** int(np.floor(np.log2(limit / largest)))
-    return float(min(max(power, SMALLEST_SCALE), INITIAL_SCALE))
+    power = 2.0 ** math.floor(math.log2(limit / largest))
+    return min(max(power, SMALLEST_SCALE), INITIAL_SCALE)
 
 
 __all__ = ["FINITE_CALLS", "INITIAL_SCALE", "LOSS_SCALE", "LossScaling", "Unscaled", "fitting_scale"]

@@ -89,6 +89,14 @@ def test_samples_of_an_archive_are_used_and_wrong_ones_named(tmp_path: Path) -> 
         batches_of(step().model, archive)
 
 
+@pytest.mark.parametrize("precision", ["bf16", "f16"])
+def test_samples_whose_loss_is_not_finite_are_refused(tmp_path: Path, precision: str) -> None:
+    archive = tmp_path / "samples.npz"
+    np.savez(archive, input=np.full((16, 64), np.inf, np.float32), labels=np.zeros(16, np.int64))
+    with pytest.raises(InvalidOptionError, match="error budget: expected a finite loss and finite gradients"):
+        step(precision=precision, error_budget=0.01, precision_data=archive)
+
+
 def test_a_stored_step_gets_another_precision_in_place_of_its_own() -> None:
     adjoints = load_axioms().adjoints
     source = load_model(step(precision="bf16").model.to_bytes())

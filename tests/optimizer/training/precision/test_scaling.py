@@ -69,4 +69,4 @@ def test_scaled_steps_are_those_without_a_scale() -> None:
 def test_the_first_scale_is_a_power_of_two_within_the_format() -> None:
     assert fitting_scale(3.0, 8000.0) == 2048.0
     assert fitting_scale(0.0, 8000.0) == fitting_scale(1e-9, 8000.0) == 2.0**16
-    assert fitting_scale(1e30, 8000.0) == 2.0**-14
+    assert fitting_scale(1e30, 8000.0) == fitting_scale(np.inf, 8000.0) == 2.0**-14
