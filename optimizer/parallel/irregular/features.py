@@ -16,7 +16,7 @@ Integers: TypeAlias = "NDArray[np.int64]"
 Numbers: TypeAlias = "NDArray[np.float64]"
 
 LANES = 32
-"""Threads that load together: the width of a GPU's warp, WS in the paper."""
+"""Threads that load together: the size of a GPU's warp, WS in the dissertation."""
 
 FEATURES = ("vertex", "neighbours", "runs of neighbours", "loads of neighbours", "loads of activations")
 """The five features of table 4.2."""
@@ -48,7 +48,17 @@ class VertexGraph:
 
     @staticmethod
     def of_edges(vertices: int, sources: Integers, targets: Integers) -> VertexGraph:
-        """The graph in which each target gathers its sources."""
+        """The graph in which each target gathers its sources [edges]. Raises InvalidOptionError for arrays of
+        different sizes, and for vertices out of range."""
+        if sources.shape != targets.shape or sources.ndim != 1:
+            raise InvalidOptionError(
+                f"graph: expected one source and one target for each edge, got arrays of the shapes "
+                f"{list(sources.shape)} and {list(targets.shape)}"
+            )
+        if len(targets) and not 0 <= targets.min() <= targets.max() < vertices:
+            raise InvalidOptionError(
+                f"graph: expected targets from 0 to {vertices - 1}, got {targets.min()} to {targets.max()}"
+            )
         order = np.lexsort((sources, targets))
         counts = np.bincount(targets, minlength=vertices)
         return VertexGraph(np.concatenate([[0], np.cumsum(counts)]), sources[order])
@@ -75,8 +85,8 @@ class VertexGraph:
 
 def features(graph: VertexGraph, width: int) -> Numbers:
     """The features of each vertex [vertices, 5] for a layer whose input has ``width`` numbers per vertex
-    (table 4.2): 1; the number of neighbours; of runs of consecutive neighbours; the sum over runs c of
-    ceil(c / 32), and of ceil(c width / 32)."""
+    (table 4.2): 1; the number of neighbours; the number of runs of consecutive neighbours; the sums over
+    runs of c neighbours of ceil(c / 32), and of ceil(c width / 32)."""
     first, lengths = _runs(graph)
     of_vertex = graph.targets()[first]
     found = np.ones((graph.vertices, len(FEATURES)))

@@ -11,7 +11,7 @@ from superopt.optimizer.parallel.irregular.features import FEATURES, Numbers
 
 
 class LayerCosts:
-    """The cost model of one layer, which learns from every measurement of a set of vertices.
+    """The cost model of one layer, fitted to all measurements of sets of vertices.
 
     Weights are those of least squares that are not negative, so that more work never costs less: of a fit
     with negative weights, the most negative one is left out, and the others are fitted again.

@@ -110,6 +110,10 @@ def test_bad_input_is_refused_in_a_sentence() -> None:
         VertexGraph(np.array([0, 1, 2]), np.array([0, 5]))
     with pytest.raises(InvalidOptionError, match="expected offsets from 0 to the number of edges, 2"):
         VertexGraph(np.array([0, 1]), np.array([0, 0]))
+    with pytest.raises(InvalidOptionError, match="graph: expected targets from 0 to 1, got 0 to 5"):
+        VertexGraph.of_edges(2, np.array([0, 0]), np.array([0, 5]))
+    with pytest.raises(InvalidOptionError, match="graph: expected one source and one target for each edge"):
+        VertexGraph.of_edges(2, np.array([0]), np.array([0, 1]))
     with pytest.raises(InvalidOptionError, match="expected at least one measurement"):
         LayerCosts().predicted(np.ones((2, 5)))
     with pytest.raises(InvalidOptionError, match="measurement: expected 5 sums"):
