@@ -1,13 +1,14 @@
 """AutoDist's strategies: simulated times of a step by every builder and by the automatic strategy.
 
     python -m benchmarks autodist [NETWORK:SAMPLES ...] [--clusters a2 b7 b11] [--trials 48] [--seeds 1]
-    python -m benchmarks autodist --ablations [NETWORK:SAMPLES ...]
+    python -m benchmarks autodist --ablations [NETWORK:SAMPLES ...] [--clusters a2 b7 b11] [--trials 48]
 
 SAMPLES are those of each device. Every row is one step by SGD on one cluster of AutoDist's table 1. Batch
 normalisation uses fixed statistics, since means over all samples would gather whole activations. ``ratio`` is
 the time of the best builder divided by that of the automatic strategy; ``ranking`` is the share of pairs of
 trials that the learned ranking orders correctly before it learns from them, over all rounds. With
-``--ablations`` one aspect of the strategies is switched off in turn.
+``--ablations`` a row has the time of the best strategy that the search draws, the builders left out: with all
+aspects of strategies, where it also varies those of the builders, and with one aspect switched off in turn.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import dataclass, replace
 
 from superopt import zoo
 from superopt.errors import InvalidOptionError
-from superopt.ir.graph import Graph, NodeId, Value
+from superopt.ir.graph import Graph, Value
 from superopt.journeys.training import train_graph
 from superopt.onnx_io import lift, load_model
 from superopt.ops.opaque import Opaque
@@ -76,12 +77,8 @@ def with_pool_gradients(graph: Graph) -> Graph:
         )
         operator = MaxPoolGradient(forward.kernel, forward.stride, forward.padding)
         made = editor.add(operator, (image, values.inputs[0]))
-        editor.redirect({Value(result): made.value}, _all(graph))
+        editor.redirect({Value(result): made.value}, list(graph.nodes))
     return editor.build()
-
-
-def _all(graph: Graph) -> list[NodeId]:
-    return list(graph.nodes)
 
 
 @dataclass(frozen=True)
@@ -159,10 +156,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks autodist", description=__doc__)
     parser.add_argument("networks", nargs="*", default=NETWORKS)
     parser.add_argument("--clusters", nargs="+", default=CLUSTERS)
-    parser.add_argument("--trials", type=int, default=48)
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--trials", type=int, default=48, help="strategies drawn beside the builders'")
+    parser.add_argument("--seeds", type=int, default=1, help="searches of each row, with another seed each")
     parser.add_argument("--ablations", action="store_true")
     given = parser.parse_args()
+    if given.ablations and given.trials < 1:
+        parser.error(f"--trials: expected at least 1 with --ablations, got {given.trials}")
     effort = Effort(trials=given.trials)
     rows = (
         ablations(given.networks, given.clusters, effort)

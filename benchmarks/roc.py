@@ -22,6 +22,7 @@ import numpy as np
 
 from benchmarks.caching import GRAPHS, GraphData
 from superopt.domains import Array
+from superopt.errors import InvalidOptionError
 from superopt.optimizer.cost.runtime import LoadedModel
 from superopt.optimizer.parallel.irregular.features import Integers, Numbers, VertexGraph, features
 from superopt.optimizer.parallel.irregular.ranges import balanced_ranges, equal_edges, equal_vertices
@@ -33,7 +34,7 @@ COLUMNS = (
     *("equal vertices / this", "unseen imbalance"),
 )
 SHARES = {"Pubmed": 1.0, "PPI": 1 / 16, "Reddit": 1 / 1024, "Amazon": 1 / 2048}
-"""Shares of the edges."""
+"""The share of the edges of each data set that its graph has."""
 
 WIDTHS = (32, 32, 16)
 PARTS, ITERATIONS, LEARNING_ROUNDS, ROUNDS = 8, 5, 4, 12
@@ -41,9 +42,10 @@ METHODS = ("equal vertices", "equal edges", "learned")
 
 
 def power_law(data: GraphData, share: float, seed: int) -> VertexGraph:
-    """A graph in which a new vertex is joined to older ones in proportion to their degrees (Barabasi and
-    Albert): old vertices have most neighbours. A vertex has half its neighbours in the limit of that law,
-    and those next to it among the rest."""
+    """A graph in which new vertices are joined to older ones in proportion to their degrees (Barabasi and
+    Albert 1999). Both ends of an edge are drawn: the newer one uniformly, the older one with the density that
+    degrees have in the limit, one over the square root of the vertex. Edges are in both directions; two
+    vertices may have several."""
     random = np.random.default_rng(seed)
     edges = int(data.edges * share / 2)
     vertices = max(2, min(data.vertices, int(2 * edges * data.vertices / data.edges)))
@@ -108,7 +110,7 @@ def _runs(network: Network, bounds: Integers) -> Iterator[tuple[int, int, Mappin
 
 
 def learn(network: Network, iterations: int, parts: int) -> tuple[list[LayerCosts], Integers]:
-    """Cost models after the iterations, and the last division."""
+    """The cost models of the layers after the iterations, and the division by them."""
     costs = [LayerCosts() for _ in network.layers]
     bounds = equal_vertices(network.graph.vertices, parts)
     for _ in range(iterations):
@@ -160,8 +162,11 @@ def rows(data: GraphData, kind: Kind, seed: int = 0) -> Iterator[tuple[str, ...]
 
 
 def main() -> None:
-    """Prints the table row by row."""
+    """Prints the table row by row. Raises InvalidOptionError for an unknown graph."""
     names = sys.argv[1:] or list(SHARES)
+    unknown = [name for name in names if name not in SHARES]
+    if unknown:
+        raise InvalidOptionError(f"graph: expected one of {', '.join(SHARES)}, got {unknown[0]!r}")
     sys.stdout.write(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}\n")
     for data in GRAPHS:
         for kind in KINDS if data.name in names else ():
