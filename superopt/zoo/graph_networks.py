@@ -18,32 +18,13 @@ from superopt.zoo import weights
 from superopt.zoo.blueprint import Blueprint
 from superopt.zoo.builder import GraphBuilder
 
-__all__ = ["KINDS", "Kind", "commnet", "gcn", "gin", "graph_layer", "graph_network"]
+__all__ = ["KINDS", "Kind", "graph_layer", "graph_network"]
 
 Kind: TypeAlias = Literal["gcn", "gin", "commnet"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _OPSET = 18
-"""Since this, ScatterND adds rows that have one index."""
-
-_VERTICES, _DEGREE = 128, 4
-_WIDTHS = (16, 32, 8)
-
-
-def gcn(batch: int) -> Blueprint:
-    """float features [vertices, 16], int64 sources and targets [edges] -> logits [vertices, 8]; 128 vertices
-    and 512 edges in each of the ``batch`` graphs, which lie in one."""
-    return _light("gcn", batch)
-
-
-def gin(batch: int) -> Blueprint:
-    """As ``gcn``; sums of neighbours, and two dense layers after each."""
-    return _light("gin", batch)
-
-
-def commnet(batch: int) -> Blueprint:
-    """As ``gcn``; means of neighbours and the vertex itself with a matrix each."""
-    return _light("commnet", batch)
+"""ScatterND can add rows with the same index since operator set 16."""
 
 
 def graph_network(kind: Kind, vertices: int | str, edges: int | str, widths: Sequence[int]) -> Blueprint:
@@ -55,7 +36,7 @@ def graph_network(kind: Kind, vertices: int | str, edges: int | str, widths: Seq
             f"graph network: expected one of {', '.join(KINDS)} with two widths or more, got {kind} with "
             f"{list(widths)}"
         )
-    graph = GraphBuilder(f"light-{kind}", _OPSET)
+    graph = GraphBuilder(kind, _OPSET)
     x = graph.input("features", (vertices, widths[0]))
     sources = graph.input("sources", (edges,), np.int64)
     targets = graph.input("targets", (edges,), np.int64)
@@ -113,8 +94,3 @@ def _updated(
 def _dense(graph: GraphBuilder, name: str, x: str, sizes: tuple[int, int]) -> str:
     weight = graph.weight(f"{name}.weight", weights.normal(sizes, math.sqrt(1.0 / sizes[0])))
     return graph.node("MatMul", [x, weight], f"{name}.out")
-
-
-def _light(kind: Kind, batch: int) -> Blueprint:
-    vertices = _VERTICES * batch
-    return graph_network(kind, vertices, _DEGREE * vertices, _WIDTHS)
