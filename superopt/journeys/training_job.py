@@ -41,8 +41,8 @@ def built_step(model: Path, options: Options, directory: Path) -> JobStep:
             return _with_precision(model, source, options, directory)
         if options.training is not None:
             raise InvalidOptionError(
-                f"training: expected no settings for {model.name}, which is a training step already, got "
-                f"{dict(options.training)}"
+                f"training: expected no settings but those of precision for {model.name}, which is a "
+                f"training step already, got {dict(options.training)}"
             )
         return JobStep(model, None)
     if options.objective != TRAINING:

@@ -135,7 +135,8 @@ def test_a_step_is_optimised_as_it_is(
     assert run([*arguments, "--budget", "60", "--dim", "n=2"]) == 0
     assert losses(out) == pytest.approx(losses(step), rel=1e-6)
     assert run([*arguments, "--loss", "mse"]) == 2
-    assert "expected no settings for step.onnx, which is a training step already" in capsys.readouterr().err
+    sentence = "expected no settings but those of precision for step.onnx, which is a training step already"
+    assert sentence in capsys.readouterr().err
 
 
 def test_a_job_that_dies_returns_the_step(network: Path, tmp_path: Path) -> None:
