@@ -3,7 +3,7 @@
 The backward pass runs as on one device of the machine. An exchange starts when its gradients are ready and
 its channels are free, and takes what the collective costs; a server sends the next value of a part when it
 has summed and updated it. This is the predefined performance model of AutoDist's section 2.4, with the
-simulator's prices; nothing here waits for the arrival of a sum but the end of the step.
+simulator's prices; only the end of the step waits for sums and sent values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from superopt.ir.graph import NodeId
 from superopt.ir.plan import Plan
 from superopt.ir.types import TensorType
 from superopt.optimizer.parallel.boxes import volume
-from superopt.optimizer.parallel.collectives import CollectiveCost, Collectives
+from superopt.optimizer.parallel.collectives import CollectiveCost
 from superopt.optimizer.parallel.communication import CollectiveKind, CollectiveStep
 from superopt.optimizer.parallel.search.choices import parallelism
 from superopt.optimizer.parallel.search.subject import Subject
@@ -53,7 +53,8 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """Parts that are summed together on a device, or on all for None: their bytes, and those to send back."""
+    """Parts that are summed together on the device ``server``, or on all devices if it is None: ``ready`` in
+    microseconds, the bytes to sum, and the bytes that are sent back."""
 
     parts: tuple[PartKey, ...]
     ready: float
@@ -245,12 +246,8 @@ class Timetable:
         if key not in self._costs:
             nothing = ((),) * len(group)
             step = CollectiveStep(kind, group, size, nothing, nothing, 0)
-            self._costs[key] = self._collectives.cost(step)
+            self._costs[key] = self.prices.collectives.cost(step)
         return self._costs[key]
-
-    @property
-    def _collectives(self) -> Collectives:
-        return self.prices.collectives
 
 
 def part_bytes(variable: Variable, config: VariableSync) -> list[int]:

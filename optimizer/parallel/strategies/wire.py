@@ -154,7 +154,8 @@ class _Message:
             yield _Message.of(content, self.where, name)
 
     def last(self, number: int, name: str) -> _Message | None:
-        return next(iter(list(self.messages(number, name))[-1:]), None)
+        found = list(self.messages(number, name))
+        return found[-1] if found else None
 
 
 def _strategy(message: _Message) -> Strategy:

@@ -109,11 +109,6 @@ def without_casts(graph: Graph) -> Graph:
     return editor.build()
 
 
-def count_casts(graph: Graph) -> int:
-    """The number of pairs of casts."""
-    return sum(1 for _ in _pairs(graph))
-
-
 def _pair(editor: GraphEditor, value: Value, precision: LowPrecision) -> Value:
     low = editor.add(Cast(precision), (value,))
     return editor.add(Cast("f32"), (low.value,)).value

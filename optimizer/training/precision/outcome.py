@@ -67,8 +67,11 @@ class PrecisionOutcome:
 
     @property
     def _why(self) -> str:
-        low = self.planned.plan.low
-        return NOT_EQUAL if low else "in float32: nothing in low precision is within the budget and pays"
+        if self.planned.plan.low:
+            return NOT_EQUAL
+        if self.settings.error_budget is None:
+            return "in float32: no node may run in low precision"
+        return "in float32: no nodes in low precision are within the budget and faster"
 
     def metadata(self) -> Mapping[str, str]:
         """The metadata property."""

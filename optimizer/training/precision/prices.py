@@ -97,7 +97,7 @@ class Prices:
         if work is None:
             return 0.0
         is_low = node.id in low
-        present = (1 if is_low else 2) * work.results / 2
+        present = work.results / (2 if is_low else 1)
         for value, size in work.operands.items():
             present += size if self._reads_whole(node, value, low) else size / 2
         others = work.total - work.results - sum(work.operands.values())

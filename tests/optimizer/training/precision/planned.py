@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from superopt import zoo
 from superopt.axioms.loader import load_axioms
+from superopt.ir.graph import Graph
+from superopt.ops.precision import Cast
 from superopt.optimizer.parallel.topology import DeviceKind
+from superopt.optimizer.training.precision.formats import FORMATS
 from superopt.optimizer.training.step import BuiltStep, build_step
 from superopt.step_options import PrecisionSettings, StepSettings, UpdateSettings
 
@@ -30,3 +33,8 @@ def step(update: UpdateSettings | None = None, **precision: Any) -> BuiltStep:
     return build_step(
         model(), replace(settings, update=update or UpdateSettings()), load_axioms().adjoints, DEVICE
     )
+
+
+def count_casts(graph: Graph) -> int:
+    """The number of casts to a format of 16 bits, which is that of pairs of casts."""
+    return sum(isinstance(node.operator, Cast) and node.operator.to in FORMATS for node in graph)

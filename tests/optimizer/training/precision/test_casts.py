@@ -19,13 +19,12 @@ from superopt.ops.precision import Cast
 from superopt.optimizer.canonical import canonicalise
 from superopt.optimizer.training.precision.casts import (
     PrecisionPlan,
-    count_casts,
     with_casts,
     without_casts,
 )
 from superopt.optimizer.training.precision.formats import FORMATS, LowPrecision
 from superopt.optimizer.training.precision.sensitivity import is_product
-from tests.optimizer.training.precision.planned import step
+from tests.optimizer.training.precision.planned import count_casts, step
 
 _TYPES = {"bf16": np.dtype(ml_dtypes.bfloat16), "f16": np.dtype(np.float16)}
 

@@ -12,12 +12,11 @@ from superopt.axioms.loader import load_axioms
 from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.onnx_io import load_model
 from superopt.optimizer.training.precision.batches import batches_of
-from superopt.optimizer.training.precision.casts import count_casts
 from superopt.optimizer.training.precision.outcome import PrecisionOutcome, checked
 from superopt.optimizer.training.precision.stored import with_precision
 from superopt.step_options import PrecisionSettings, StepSettings, UpdateSettings
 from superopt.training import train_graph
-from tests.optimizer.training.precision.planned import DEVICE, model, step
+from tests.optimizer.training.precision.planned import DEVICE, count_casts, model, step
 
 
 def _outcome(**precision: Any) -> PrecisionOutcome:
