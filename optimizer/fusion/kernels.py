@@ -56,13 +56,10 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """Operations that run as one kernel: ``members`` in order, of which ``copied`` also run elsewhere, for
-    other readers. ``operands`` are the values that it reads, ``results`` those of operations that others
-    read."""
+    other readers."""
 
     members: tuple[int, ...]
     copied: frozenset[int]
-    operands: tuple[Source, ...]
-    results: tuple[Source, ...]
     microseconds: float
 
 
@@ -74,8 +71,8 @@ class KernelModel:
         self._divisions = divisions
         self._kind = kind
         self.parts = tuple(
-            self._part(number, operation, division)
-            for number, (operation, division) in enumerate(zip(operations.all, divisions, strict=True))
+            self._part(operation, division)
+            for operation, division in zip(operations.all, divisions, strict=True)
         )
 
     def is_joined(self, producer: int, port: int, reader: int, slot: int) -> bool:
@@ -122,11 +119,9 @@ class KernelModel:
 
     def kernel(self, members: tuple[int, ...], copied: frozenset[int], readers: Readers) -> Kernel:
         """The kernel of members that can be one."""
-        within = frozenset(members)
+        operands = self._operands(members, frozenset(members))
         written = self.written(members, copied, readers)
-        operands = self._operands(members, within)
-        time = self._microseconds(members, within, operands, written)
-        return Kernel(members, copied, tuple(operands), tuple(written), time)
+        return Kernel(members, copied, self._microseconds(members, operands, written))
 
     def _operands(self, members: Sequence[int], within: Collection[int]) -> dict[Source, int]:
         """The values that are read from outside, with bytes: of one that is read in several placements, those
@@ -142,7 +137,6 @@ class KernelModel:
     def _microseconds(
         self,
         members: Sequence[int],
-        within: Collection[int],
         operands: dict[Source, int],
         written: Sequence[Source],
     ) -> float:
@@ -159,7 +153,7 @@ class KernelModel:
             time *= sum(part.alone for part in parts) / max(1e-9, sum(part.estimate for part in parts))
         return rounded(time)
 
-    def _part(self, number: int, operation: Operation, division: Division) -> Part:
+    def _part(self, operation: Operation, division: Division) -> Part:
         operator, how = operation.operator, division.how
         inputs = parts_of(operation.inputs, operation.splits.inputs, how.degrees)
         outputs = parts_of(operation.outputs, operation.splits.outputs, how.degrees)
@@ -248,14 +242,6 @@ class Readers:
                 if divisions[number].makes[use.port] != divisions[use.reader].needs[use.slot]:
                     self._outside.add((number, use.port))
 
-    def of(self, number: int, port: int) -> tuple[int, ...]:
-        """The operations that read a result, in any placement."""
-        return self._inside[number, port]
-
-    def is_sent(self, number: int, port: int) -> bool:
-        """Whether a result is needed by others than operations that read it as it is computed."""
-        return (number, port) in self._outside
-
     def has_others(self, number: int, port: int, members: Collection[int], copied: Collection[int]) -> bool:
         """Whether a result is read by anything but these members, of which those that are copied read it
         elsewhere, too. A result that nothing reads is written as well."""
@@ -263,6 +249,6 @@ class Readers:
         return (
             not readers
             or number in self._apart
-            or self.is_sent(number, port)
+            or (number, port) in self._outside
             or any(one not in members or one in copied for one in readers)
         )

@@ -25,14 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """An exchange of one result: the operation that computes it, its key there, whether the step returns it.
-    Transfers of one ``kind`` are reductions that can be one collective; it is None for other exchanges."""
+    """An exchange of one result: the operation that computes it, and its key there. Transfers of one ``kind``
+    are reductions that can be one collective; it is None for other exchanges."""
 
     number: int
     key: Key
     exchange: Exchange
     kind: object | None
-    is_returned: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +103,6 @@ class Problem:
                 None
                 if (groups := reduced_by(exchange)) is None
                 else (groups, operations.all[number].outputs[key[0]].element),
-                key in unit.settled,
             )
             for number, unit in enumerate(self.simulation.units)
             for key, exchange in unit.sends

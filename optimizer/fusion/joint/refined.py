@@ -8,7 +8,7 @@ are kept if they are faster, and buckets are found anew from time to time.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from superopt.optimizer.fusion.joint.baselines import baselines
 from superopt.optimizer.fusion.joint.greedy import (
@@ -19,31 +19,31 @@ from superopt.optimizer.fusion.joint.greedy import (
     with_copies,
 )
 from superopt.optimizer.fusion.joint.problem import Problem
-from superopt.optimizer.fusion.joint.published import METHODS, Found, Method
+from superopt.optimizer.fusion.joint.published import METHODS, Found
 from superopt.optimizer.fusion.joint.state import Joint
 from superopt.optimizer.fusion.joint.streams import Timed, timed
 
 _PATIENCE = 400
 """Changes without a faster candidate until the end."""
 _MOST = 3_000
+"""Candidates that are timed at most."""
 _MOST_AT_ONCE = 4
-"""Changes that are timed together."""
+"""Changes of one candidate before it is timed."""
 
 
 def refined(
     problem: Problem,
     seed: int,
-    methods: Sequence[Method] = METHODS,
     is_over: Callable[[], bool] = lambda: False,
     tell: Callable[[int, float], None] = lambda _tried, _best: None,
 ) -> Found:
-    """The best candidate found. Arguments are those of ``backtracking``."""
+    """The best candidate found. ``seed``, ``is_over`` and ``tell`` are those of ``backtracking``."""
     chance = random.Random(seed)
     best, known, tried = _start(problem, is_over, tell)
     unchanged = 0
     while unchanged < _PATIENCE and tried < _MOST and not is_over():
         changed = best.copy()
-        method = chance.choice(methods)
+        method = chance.choice(METHODS)
         times = chance.randint(1, _MOST_AT_ONCE)
         if not sum(method(changed, known, chance) for _ in range(times)):
             unchanged += 1

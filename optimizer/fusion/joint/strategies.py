@@ -9,7 +9,7 @@ from superopt.ir.plan import Plan
 from superopt.optimizer.fusion.joint.baselines import baselines
 from superopt.optimizer.fusion.joint.plans import plan_of
 from superopt.optimizer.fusion.joint.problem import Problem
-from superopt.optimizer.fusion.joint.published import Found, backtracking
+from superopt.optimizer.fusion.joint.published import backtracking
 from superopt.optimizer.fusion.joint.refined import refined
 from superopt.optimizer.fusion.joint.streams import timed
 
@@ -34,20 +34,8 @@ def joint_plan(
     is_over: Callable[[], bool],
     tell: Callable[[int, float], None],
 ) -> JointPlan:
-    """Searches by one of ``JOINT_STRATEGIES``."""
+    """Searches by one of ``JOINT_STRATEGIES``; the other arguments are those of ``backtracking``."""
     rules = {name: timed(joint).microseconds for name, joint in baselines(problem)}
-    found = searched(problem, strategy, seed, is_over, tell)
+    search = backtracking if strategy == DISCO else refined
+    found = search(problem, seed, is_over=is_over, tell=tell)
     return JointPlan(plan_of(found.joint), found.tried, rules)
-
-
-def searched(
-    problem: Problem,
-    strategy: str,
-    seed: int,
-    is_over: Callable[[], bool] = lambda: False,
-    tell: Callable[[int, float], None] = lambda _tried, _best: None,
-) -> Found:
-    """The best candidate of one of ``JOINT_STRATEGIES``."""
-    if strategy == DISCO:
-        return backtracking(problem, seed, is_over=is_over, tell=tell)
-    return refined(problem, seed, is_over=is_over, tell=tell)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from superopt.optimizer.fusion.joint.state import Joint, Node
@@ -38,12 +38,6 @@ def timed(joint: Joint) -> Timed:
     """The time of a candidate whose kernels are issued when they are ready."""
     streams = _Streams(joint)
     return streams.timed(streams.run())
-
-
-def timed_in(joint: Joint, order: Sequence[int]) -> Timed:
-    """The time of a candidate whose kernels are issued in the order of their heads."""
-    streams = _Streams(joint)
-    return streams.timed(streams.run_in(order))
 
 
 class _Streams:
@@ -94,22 +88,6 @@ class _Streams:
             now += nodes[head].kernel.microseconds
             self._arrive(now)
             self._issue(head, now)
-        return now
-
-    def run_in(self, order: Sequence[int]) -> float:
-        """The same in the given order."""
-        now = 0.0
-        self._rename()
-        for head in order:
-            node = self._joint.nodes[head]
-            if not node.takes_time:
-                continue
-            while self._waiting[head]:
-                self._arrive(self._arriving[0][0])
-            now = max(now, self._operands_at(head)) + node.kernel.microseconds
-            self._issue(head, now)
-        while self._arriving:
-            self._arrive(self._arriving[0][0])
         return now
 
     def _issue(self, head: int, end: float) -> None:
