@@ -138,9 +138,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     given = parser.parse_args()
     networks: Sequence[str] = given.networks
-    sys.stdout.write(
-        "| step | devices | plan | us | sent, MB | fullest device, MB |\n|---|---|---|---|---|---|\n"
-    )
+    sys.stdout.write(f"{HEADER}\n")
     for step in map(planned_step, networks):
         for count in given.devices:
             for row in rows(step, machine(given.machine, count), given.seconds):
