@@ -43,9 +43,9 @@ def kernels_from_json(found: object, subject: Subject) -> Kernels:
         if not isinstance(entry, dict):
             raise InvalidFileError(f"plan, kernels, {where}: expected an object, got {entry!r}")
         values = cast("Mapping[str, object]", entry)
-        (head,) = _nodes([values.get("head")], where, subject)
-        members = _nodes(_list(values.get("nodes"), where), where, subject)
-        duplicated = _nodes(_list(values.get("duplicated", []), where), where, subject)
+        (head,) = _nodes([values.get("head")], f"{where}, head", subject)
+        members = _named(values.get("nodes"), f"{where}, nodes", subject)
+        duplicated = _named(values.get("duplicated", []), f"{where}, duplicated", subject)
         if head in groups:
             raise InvalidFileError(f"plan, kernels, {where}: node {head} is the head of another group, too")
         groups[head] = FusionGroup(head, members, frozenset(duplicated))
@@ -53,20 +53,26 @@ def kernels_from_json(found: object, subject: Subject) -> Kernels:
         tuple(_value(entry, number, subject) for entry in _list(bucket, f"bucket {number}"))
         for number, bucket in enumerate(_list(content.get("buckets", []), "buckets"), start=1)
     )
-    order = _nodes(_list(content.get("order", []), "order"), "order", subject)
+    order = _named(content.get("order", []), "order", subject)
     return MappingProxyType(groups), buckets, order
 
 
 def _value(entry: object, number: int, subject: Subject) -> Value:
     where = f"bucket {number}"
     pair = _list(entry, where)
-    if len(pair) != 2 or not isinstance(pair[1], int):
+    if len(pair) != 2 or not isinstance(pair[1], int) or isinstance(pair[1], bool):
         raise InvalidFileError(f"plan, kernels, {where}: expected a node and a port, got {entry!r}")
     (node,) = _nodes(pair[:1], where, subject)
     outputs = len(subject.operations[subject.numbers[node]].outputs)
     if not 0 <= pair[1] < outputs:
-        raise InvalidFileError(f"plan, kernels, {where}: node {node} has {outputs} results, got {pair[1]}")
+        raise InvalidFileError(
+            f"plan, kernels, {where}: expected a port of node {node} from 0 to {outputs - 1}, got {pair[1]}"
+        )
     return Value(node, pair[1])
+
+
+def _named(values: object, where: str, subject: Subject) -> tuple[NodeId, ...]:
+    return _nodes(_list(values, where), where, subject)
 
 
 def _nodes(values: Sequence[object], where: str, subject: Subject) -> tuple[NodeId, ...]:
@@ -74,7 +80,7 @@ def _nodes(values: Sequence[object], where: str, subject: Subject) -> tuple[Node
     for value in values:
         node = NodeId(value) if isinstance(value, int) and not isinstance(value, bool) else None
         if node not in subject.numbers:
-            raise InvalidFileError(f"plan, kernels, {where}: the graph has no operator {value!r}")
+            raise InvalidFileError(f"plan, kernels, {where}: expected a node of the graph, got {value!r}")
         assert node is not None
         found.append(node)
     return tuple(found)

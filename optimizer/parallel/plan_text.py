@@ -20,9 +20,9 @@ SCHEMA = 1
 
 
 def plan_from_json(values: Mapping[str, object], subject: Subject, devices: int) -> Plan:
-    """The plan of a report, or of an object with ``operators``, ``microbatches`` and ``kernels``. Raises
-    InvalidFileError for an entry that is not a machine mapping, that names an unknown node, whose degrees do
-    not divide the node, or whose devices do not exist."""
+    """The plan of a report, or of an object with ``operators``, and perhaps ``microbatches``, ``residence``
+    and ``kernels``. Raises InvalidFileError for a malformed entry, and for one that names an unknown node, or
+    devices that do not exist, or degrees that do not divide a node or an input."""
     section = values.get("parallel", values)
     if not isinstance(section, dict):
         raise InvalidFileError("plan: expected a report with a section parallel, or the section itself")

@@ -128,10 +128,14 @@ def fused(plan: Plan, operations: Operations, units: Sequence[Unit], prices: Pri
     flow."""
     if plan.microbatches != 1 or any(unit.division.how.stage for unit in units):
         raise InvalidOptionError(
-            "plan: expected one stage and one microbatch with groups, buckets or an order"
+            "plan: expected one stage and one microbatch with groups, buckets or an order, got "
+            f"{1 + max(unit.division.how.stage for unit in units)} and {plan.microbatches}"
         )
     if plan.residence:
-        raise InvalidOptionError("plan: expected no residence of inputs with groups, buckets or an order")
+        raise InvalidOptionError(
+            "plan: expected no residence of inputs with groups, buckets or an order, got that of node "
+            f"{next(iter(plan.residence))}"
+        )
     return _Builder(plan, operations, units, prices).built()
 
 
@@ -238,7 +242,10 @@ class _Builder:
     def _given_order(self, before: Mapping[int, set[int]]) -> list[int]:
         numbers = [self.operations.numbers.get(node, -1) for node in self.plan.order]
         if sorted(numbers) != list(range(len(self.operations.all))):
-            raise InvalidOptionError("plan, order: expected every operator once")
+            raise InvalidOptionError(
+                f"plan, order: expected every operator once, {len(self.operations.all)} nodes, got "
+                f"{len(numbers)} with {len(set(numbers) - {-1})} different operators"
+            )
         order = [number for number in numbers if self.grouping.head[number] == number]
         place = {head: position for position, head in enumerate(order)}
         for head, sources in before.items():

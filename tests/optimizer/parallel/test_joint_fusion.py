@@ -147,16 +147,32 @@ def test_impossible_kernels_and_buckets_are_refused_in_one_sentence() -> None:
     ("kernels", "sentence"),
     [
         (3, "expected an object, got 3"),
-        ({"groups": [{"head": 99999}]}, "group 1: the graph has no operator 99999"),
+        ({"groups": [{"head": 99999}]}, "group 1, head: expected a node of the graph, got 99999"),
         ({"buckets": [3]}, "bucket 1: expected a list, got 3"),
-        ({"buckets": [[[99999, 0]]]}, "bucket 1: the graph has no operator 99999"),
-        ({"order": [True]}, "order: the graph has no operator True"),
+        ({"buckets": [[[99999, 0]]]}, "bucket 1: expected a node of the graph, got 99999"),
+        ({"order": [True]}, "order: expected a node of the graph, got True"),
     ],
 )
 def test_malformed_kernels_of_a_file_are_named(kernels: object, sentence: str) -> None:
     subject = small_step().subject
     with pytest.raises(InvalidFileError, match=f"plan, kernels.*{sentence}"):
         plan_from_json({"operators": [], "kernels": kernels}, subject, DEVICES)
+
+
+def test_malformed_members_and_ports_are_named() -> None:
+    subject = small_step().subject
+    node = subject.operations[0].node
+    cases = {
+        "group 1, nodes: expected a list, got None": {"groups": [{"head": node}]},
+        "group 1, duplicated: expected a list, got 3": {
+            "groups": [{"head": node, "nodes": [node], "duplicated": 3}]
+        },
+        f"bucket 1: expected a port of node {node} from 0 to 0, got 1": {"buckets": [[[node, 1]]]},
+        "bucket 1: expected a node and a port": {"buckets": [[[node, False]]]},
+    }
+    for sentence, kernels in cases.items():
+        with pytest.raises(InvalidFileError, match=sentence):
+            plan_from_json({"operators": [], "kernels": kernels}, subject, DEVICES)
 
 
 def test_searches_are_deterministic_and_not_slower_than_the_rules() -> None:
