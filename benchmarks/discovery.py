@@ -1,7 +1,7 @@
 """Measures discovery: terms, classes, equations and candidates of presets by size, processor seconds, peak
 memory.
 
-    python -m benchmarks.discovery [PRESET[:SIZE] ...] [--only enumerate] [--threads 1] [--device cuda]
+    python -m benchmarks discovery [PRESET[:SIZE] ...] [--only enumerate] [--threads 1] [--device cuda]
 
 Each row is one process of its own: without a size the preset's own. Equations are those distinct up to
 renaming. ``--only enumerate`` leaves pairing and pruning out and shows how many terms are recorded.

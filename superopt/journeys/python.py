@@ -109,9 +109,10 @@ def optimize(
         training: How the training step is built: options of ``superopt train-graph`` by their names in JSON.
         cluster: The file of a cluster description or a known machine, as ``dgx-h100:4``. The result then has
             a plan for all devices, chosen by predicted cost.
-        strategy: With a cluster and a training step, where states are updated: ``ddp``, ``zero1``, ``zero2``,
-            ``zero3`` (or ``fsdp``), ``ps``; or ``ddp`` with fused kernels and collectives: ``disco``,
-            ``joint-fusion``; None for what is predicted to be fastest.
+        strategy: With a cluster and a training step, how gradients are summed and states updated: ``ddp``,
+            ``zero1``, ``zero2``, ``zero3`` (or ``fsdp``), ``ps``; ``ddp`` with fused kernels and collectives:
+            ``disco``, ``joint-fusion``; one of AutoDist's builders, ``auto``, or the file of a strategy. None
+            for what is predicted to be fastest.
         plan: With a cluster, the report whose plan is evaluated in place of a search.
         example_inputs: For a PyTorch module the arguments of its ``forward``: a tensor, a tuple, or a dict by
             name. The model is made for their shapes.
