@@ -15,6 +15,7 @@ import json
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,10 +129,12 @@ def _memory_of(pid: int) -> Memory:
     found = Memory()
     try:
         process = psutil.Process(pid)
-        for one in (process, *process.children(recursive=True)):
-            found = found.plus(memory_in(Path(f"/proc/{one.pid}/smaps_rollup").read_text("ascii")))
-    except (psutil.Error, OSError):
-        pass  # it has just ended
+        pids = [pid, *(child.pid for child in process.children(recursive=True))]
+    except psutil.Error:
+        return found
+    for one in pids:
+        with suppress(OSError):  # it has just ended
+            found = found.plus(memory_in(Path(f"/proc/{one}/smaps_rollup").read_text("ascii")))
     return found
 
 
