@@ -81,7 +81,7 @@ class Bank:
     def members(self, classes: Indices) -> Indices:
         """The applications in these distinct classes, each once."""
         counts = self._starts[classes + 1] - self._starts[classes]
-        rows = self._members[_ranges(self._starts[classes], counts)]
+        rows = self._members[ranges(self._starts[classes], counts)]
         return np.unique(self.same[rows[self.operators[rows] >= 0]])
 
     def read(self) -> None:
@@ -100,7 +100,7 @@ class Bank:
         """(which of the classes, terms, arguments) for every term reached in each of these classes."""
         first = self._reading_starts[classes]
         counts = self._reading_starts[classes + 1] - first
-        at = _ranges(first, counts)
+        at = ranges(first, counts)
         return np.repeat(np.arange(len(classes)), counts), self._reading_rows[at], self._reading_arguments[at]
 
     def reading_counts(self, classes: Indices) -> Rows:
@@ -175,7 +175,7 @@ def _distinct(instances: Sequence[Instance]) -> Indices:
     return np.array([*numbers, -1], np.int32)
 
 
-def _ranges(starts: Rows, counts: Rows) -> Rows:
+def ranges(starts: Rows, counts: Rows) -> Rows:
     """The concatenated indices of ranges."""
     total = np.cumsum(counts)
     return np.repeat(starts - (total - counts), counts) + np.arange(int(total[-1]) if len(total) else 0)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from superopt.generator.enumerate.joins import Indices
 from superopt.generator.enumerate.structures import Rows
-from superopt.generator.prune.bank import CLOSED, OPEN, Bank, Uses
+from superopt.generator.prune.bank import CLOSED, OPEN, Bank, Uses, ranges
 from superopt.generator.prune.matching import Found, Matcher
 from superopt.generator.prune.patterns import Pattern, Rule, Vocabulary
 
@@ -314,5 +314,4 @@ def _joined_on_sorted(left: Indices, right: Indices) -> tuple[Rows, Rows]:
     """(row, row) of all that are equal, where the right ones ascend."""
     first = np.searchsorted(right, left, "left")
     counts = np.searchsorted(right, left, "right") - first
-    rows = np.repeat(np.arange(len(left)), counts)
-    return rows, np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(len(rows))
+    return np.repeat(np.arange(len(left)), counts), ranges(first, counts)

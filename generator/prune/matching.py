@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from superopt.generator.enumerate.joins import Indices
 from superopt.generator.enumerate.structures import Rows
-from superopt.generator.prune.bank import UNREACHED, Bank, Uses
+from superopt.generator.prune.bank import UNREACHED, Bank, Uses, ranges
 from superopt.generator.prune.patterns import CONSTANT, Pattern
 
 ROOTS = 1 << 14
@@ -76,8 +76,7 @@ class Matcher:
                 continue
             counts = self._ends[state.nodes + 1] - self._ends[state.nodes]
             at = np.repeat(np.arange(len(counts)), counts)
-            before = np.cumsum(counts) - counts
-            ends = np.repeat(self._ends[state.nodes] - before, counts) + np.arange(len(at))
+            ends = ranges(self._ends[state.nodes], counts)
             if len(at):
                 yield self._looked_up(state.take(at), self._ended[ends], most)
             parts = [self._expanded(state, slot, most) for slot in range(self._slots)]
