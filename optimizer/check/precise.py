@@ -30,7 +30,6 @@ single-precision rounding is far below, a misinterpreted node is not."""
 _OPERAND_BYTES = 1 << 28
 """Maximum operand bytes of a node evaluated in the algebra: the windows of a convolution take more."""
 
-
 _WEIGHT_BYTES = 1 << 29
 """Maximum size of a stored weight for which a model is run in double precision, unless the node that reads it
 is computed in parts."""

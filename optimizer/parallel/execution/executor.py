@@ -66,7 +66,8 @@ def execute(
     a placement once, as soon as it is computed, however many operators need it there; the next value of a
     state of ``step`` to where the state is resident, by default where it is read. A fusion group of the plan
     runs as one kernel in the place of its head, and a bucket is one collective. Operators run in the
-    ``order``, by default the plan's, or the graph's where it has none. Raises UnsupportedError for symbolic
+    ``order``, by default the plan's, or the graph's where it has none; a plan with groups or buckets and no
+    order of its own needs that of its simulation (``Simulation.order``). Raises UnsupportedError for symbolic
     dimensions and for values that are not tensors, InvalidOptionError where the plan does not divide a shape
     evenly."""
     chosen = order or plan.order or graph.order

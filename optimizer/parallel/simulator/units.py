@@ -56,9 +56,9 @@ class Unit:
     """One operation of a plan. ``arrivals`` are the tensors that it waits for, as producer and key, except
     those produced on its own devices, which run sequentially. ``sends``: the exchange of each key that some
     pass waits for, None where nothing is sent. ``settled``: those of graph outputs; ``final``: all placements
-    in which they end, sent or not. ``returns``: gradients
-    that it waits for: the exchange, and the readers whose backward passes produce them. ``synchronised``:
-    exchanges of weight gradients whose last backward pass is this one, and whether this is the only one.
+    in which they end, sent or not. ``returns``: gradients that it waits for: the exchange, and the readers
+    whose backward passes produce them. ``synchronised``: exchanges of weight gradients whose last backward
+    pass is this one, and whether this is the only one.
     ``fetches``: exchanges of inputs that are issued after it; ``awaits``: those that it waits for, as the
     operation after which they are issued and the key."""
 
