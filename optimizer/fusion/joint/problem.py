@@ -44,16 +44,29 @@ class Problem:
     def of(simulation: Simulation) -> Problem:
         """The problem of a plan. Raises InvalidOptionError unless all devices do the same."""
         found = Problem(simulation)
-        cluster = simulation.prices.cluster
-        divisions = [unit.division for unit in simulation.units]
-        is_alike = all(one.forward.common is not None or not one.takes_time for one in divisions)
-        steps = [phase.is_single for one in found.transfers for phase in one.exchange.phases]
-        if not cluster.is_uniform or not is_alike or not all(steps) or simulation.plan.has_kernels:
+        why = found._why_not
+        if why is not None:
             raise InvalidOptionError(
                 "joint fusion: expected a plan in which all devices do the same, such as ddp with a number "
-                f"of samples that {len(cluster)} equal devices divide"
+                f"of samples that {len(simulation.prices.cluster)} equal devices divide, got {why}"
             )
         return found
+
+    @property
+    def _why_not(self) -> str | None:
+        """What contradicts that all devices do the same; None for nothing."""
+        if not self.simulation.prices.cluster.is_uniform:
+            return "devices that differ"
+        if self.simulation.plan.has_kernels:
+            return "a plan with kernels, buckets or an order"
+        for operation, unit in zip(self.simulation.operations.all, self.simulation.units, strict=True):
+            if unit.division.takes_time and unit.division.forward.common is None:
+                return f"{operation.operator.name} (node {operation.node}) on some of the devices"
+        for one in self.transfers:
+            if not all(phase.is_single for phase in one.exchange.phases):
+                node = self.simulation.operations.all[one.number].node
+                return f"several collectives at once for the result of node {node}"
+        return None
 
     @cached_property
     def size(self) -> int:

@@ -16,6 +16,7 @@ from superopt.ir.graph import NodeId, Value
 from superopt.ir.plan import FusionGroup, Plan
 from superopt.optimizer.fusion.joint.baselines import BOTH, BUCKETS, NONE, OPERATORS, REDUCTIONS, baselines
 from superopt.optimizer.fusion.joint.plans import plan_of
+from superopt.optimizer.fusion.joint.problem import Problem
 from superopt.optimizer.fusion.joint.published import Limits, backtracking
 from superopt.optimizer.fusion.joint.refined import refined
 from superopt.optimizer.fusion.joint.state import Joint
@@ -141,6 +142,18 @@ def test_impossible_kernels_and_buckets_are_refused_in_one_sentence() -> None:
             simulator().simulate(plan)
         assert sentence in str(raised.value), sentence
         assert str(raised.value).count("\n") == 0
+
+
+def test_plans_in_which_devices_differ_are_refused_with_the_reason() -> None:
+    cases = {
+        "got .* on some of the devices": Plan(),
+        "got a plan with kernels, buckets or an order": replace(
+            problem().simulation.plan, order=plan_of(Joint.unfused(problem())).order
+        ),
+    }
+    for sentence, plan in cases.items():
+        with pytest.raises(InvalidOptionError, match=f"joint fusion: expected a plan .*, {sentence}$"):
+            Problem.of(simulator().simulate(plan))
 
 
 @pytest.mark.parametrize(
