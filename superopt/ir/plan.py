@@ -17,9 +17,10 @@ from superopt.ir.graph import Graph, NodeId, Value
 
 @dataclass(frozen=True, slots=True)
 class FusionGroup:
-    """Nodes that the runtime executes as one kernel; ``head`` does the main work, the others follow it. Those
-    of the members that are ``duplicated`` are computed once more, for the readers in the group alone: other
-    readers get what the node computes in its own place."""
+    """Nodes that run as one kernel. ``head`` is the member that does the main work where the runtime decides
+    about kernels, and the one in whose place the kernel runs in a plan for several devices. Those of the
+    members that are ``duplicated`` are computed once more, for the readers in the group alone: other readers
+    get what the node computes in its own place."""
 
     head: NodeId
     members: tuple[NodeId, ...]
