@@ -12,6 +12,7 @@ import pytest
 from superopt.journeys.library.peers.coverage import Answer, Covered, coverage
 from superopt.journeys.library.peers.flexflow import read_flexflow
 from superopt.rewriting.derivability import Bounds
+from tests.samples import sample
 from tests.substitution_db.peers.divided_oracle import Truth, truth
 from tests.substitution_db.peers.divided_rules import WINDOW, samples, side, slips
 from tests.substitution_db.peers.samples import Rule, flexflow_file
@@ -27,7 +28,7 @@ EXPECTED = {
 }
 
 RIGHT = samples()
-SLIPS = tuple(slip for sample in RIGHT for slip in slips(sample))[::EVERY]
+SLIPS = tuple(slip for right in RIGHT for slip in slips(right))[::EVERY]
 
 
 def judged(path: Path, rules: Sequence[Rule], library: Sequence[str] = (), steps: int = 0) -> list[Covered]:
@@ -37,14 +38,14 @@ def judged(path: Path, rules: Sequence[Rule], library: Sequence[str] = (), steps
 
 def test_rules_are_what_they_are_said_to_be() -> None:
     assert len(RIGHT) >= 60
-    assert [sample.rule for sample in RIGHT if truth(sample) is not Truth.TRUE] == []
+    assert [each.rule for each in RIGHT if truth(each) is not Truth.TRUE] == []
     found = Counter(map(truth, SLIPS))
     assert min(found[Truth.FALSE], found[Truth.NOWHERE]) >= 20
 
 
-@pytest.mark.parametrize("group", range(GROUPS))
+@pytest.mark.parametrize("group", sample(range(GROUPS), 3))
 def test_true_rules_are_proved(group: int, tmp_path: Path) -> None:
-    own = [sample.rule for sample in RIGHT[group::GROUPS]]
+    own = [each.rule for each in RIGHT[group::GROUPS]]
     answers = judged(tmp_path, own)
     assert [(a.verdict, a.equation, a.reason) for a in answers if a.verdict is not Answer.PROVED] == []
 
@@ -54,11 +55,11 @@ def test_slips_are_refuted_or_malformed(group: int, tmp_path: Path) -> None:
     """What is well-typed at none of the sizes that numpy tried may be refuted at others; where replicas are
     divided nothing is said."""
     own = SLIPS[group::GROUPS]
-    answers = judged(tmp_path, [sample.rule for sample in own])
-    for sample, answer in zip(own, answers, strict=True):
-        assert answer.verdict in EXPECTED[truth(sample)] or (
+    answers = judged(tmp_path, [slip.rule for slip in own])
+    for slip, answer in zip(own, answers, strict=True):
+        assert answer.verdict in EXPECTED[truth(slip)] or (
             answer.verdict is Answer.UNDECIDED and answer.reason.endswith("that of its replicas")
-        ), (sample.rule, answer)
+        ), (slip.rule, answer)
 
 
 OTHERWISE = {
