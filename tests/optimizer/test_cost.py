@@ -224,7 +224,8 @@ def test_what_the_runtime_folds_costs_next_to_nothing(latency: Latency) -> None:
         " <float[1,1,2,2] a = {1, 2, 3, 4}> { c = Cos(a) y = Add(x, c) }"
     )
     cost = GraphCost.of(lifted.graph, latency, Sizes(lifted.graph, {}, Origin(lifted)))
-    assert cost.groups[0].price.cost == LEAST_MICROSECONDS < cost.groups[1].price.cost
+    folded, added = (group.price.cost for group in cost.groups)
+    assert LEAST_MICROSECONDS <= folded < added / 2
 
 
 def test_equal_opaque_nodes_are_one_kernel() -> None:
