@@ -18,6 +18,7 @@ from superopt.ops.base import Operator
 from superopt.ops.roles import FusionRole, Product
 from superopt.ops.traits import traits
 from superopt.optimizer.fusion.gates import TRANSPARENT, FreeNodes, gate_of
+from superopt.optimizer.fusion.legality import transposes_matrices
 
 _FOLLOWERS = (FusionRole.VECTOR, FusionRole.FACTOR, FusionRole.ACTIVATION, FusionRole.SUM)
 _MAX_CHAIN = 8
@@ -205,27 +206,17 @@ def _ends_convolution(graph: Graph, node_id: NodeId, free: FreeNodes) -> bool:
 
 
 def _folded_transposes(graph: Graph, product: Node, free: FreeNodes) -> list[NodeId]:
-    """Transpositions of the last two axes that only this product reads."""
+    """Transpositions of the last two axes that only this product reads, and that are not written as a
+    reshape."""
     found: list[NodeId] = []
     for value in dict.fromkeys(product.inputs):
-        node = graph.nodes[value.node]
-        permutation = _permutation(node)
-        if value.node in free or permutation is None:
+        node, type_ = graph.nodes[value.node], graph.type_of(value)
+        if value.node in free or not isinstance(type_, TensorType):
             continue
-        if _swaps_matrices(node, permutation) and _only_user(graph, node) is not None:
+        is_swapped = transposes_matrices(node.operator, type_.rank) and 1 not in type_.shape[-2:]
+        if is_swapped and _only_user(graph, node) is not None:
             found.append(node.id)
     return found
-
-
-def _swaps_matrices(node: Node, permutation: tuple[int, ...]) -> bool:
-    """Whether a transposition swaps the last two axes, and is not written as a reshape."""
-    *others, rows, columns = range(len(permutation))
-    type_ = node.types[0]
-    return (
-        permutation == (*others, columns, rows)
-        and isinstance(type_, TensorType)
-        and 1 not in type_.shape[-2:]
-    )
 
 
 def _permutation(node: Node) -> tuple[int, ...] | None:

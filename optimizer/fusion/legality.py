@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from superopt.ir.graph import GraphOperator
 from superopt.ops.base import Operator
+from superopt.ops.matrix import permutation_of
 from superopt.ops.opaque import Opaque
 from superopt.ops.roles import FusionRole, Product
 from superopt.ops.traits import traits
@@ -67,10 +68,7 @@ def transposes_matrices(operator: GraphOperator, rank: int) -> bool:
     """Whether the operator exchanges the last two axes and no others: a matrix product reads that as it
     is."""
     permutation = operator.permutation(rank) if isinstance(operator, Operator) and rank > 1 else None
-    if permutation is None:
-        return False
-    *others, rows, columns = range(rank)
-    return permutation == (*others, columns, rows)
+    return permutation is not None and permutation == permutation_of((), rank)
 
 
 def takes_transposed(operator: GraphOperator) -> bool:
