@@ -26,7 +26,6 @@ from superopt.optimizer.fusion.joint.baselines import baselines
 from superopt.optimizer.fusion.joint.problem import Problem
 from superopt.optimizer.fusion.joint.published import METHODS, Found, backtracking
 from superopt.optimizer.fusion.joint.refined import refined
-from superopt.optimizer.fusion.joint.streams import timed
 from superopt.optimizer.parallel.cluster import named_cluster
 from superopt.optimizer.parallel.experts import experts
 from superopt.optimizer.parallel.search.mesh import Mesh
@@ -147,14 +146,14 @@ HEADER = (
 def row(case: Case, cluster: str, seconds: float, seed: int) -> Row:
     """One row."""
     problem = case.problem(cluster)
-    rules = {name: timed(joint).microseconds for name, joint in baselines(problem)}
-    ours, own_seconds = _clocked(lambda over: refined(problem, seed, is_over=over), seconds)
+    rules = baselines(problem)
+    ours, own_seconds = _clocked(lambda over: refined(problem, rules, seed, is_over=over), seconds)
     published, published_seconds = _clocked(lambda over: backtracking(problem, seed, is_over=over), seconds)
     return Row(
         case.network,
         cluster,
         case.batch(cluster),
-        rules,
+        {name: rule.timed.microseconds for name, rule in rules.items()},
         published.timed.microseconds,
         ours.timed.microseconds,
         ours.timed.overlapped,

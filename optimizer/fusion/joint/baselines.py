@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from superopt.optimizer.fusion.joint.problem import Problem
 from superopt.optimizer.fusion.joint.state import Joint
-from superopt.optimizer.fusion.joint.streams import timed
+from superopt.optimizer.fusion.joint.streams import Timed, timed
 
 NONE, OPERATORS, REDUCTIONS, BOTH, BUCKETS = (
     "no fusion",
@@ -21,15 +22,26 @@ FIRST_BUCKET, BUCKET = 2**20, 25 * 2**20
 """Bytes of PyTorch's buckets: of the first one, and of all others."""
 
 
-def baselines(problem: Problem) -> Iterator[tuple[str, Joint]]:
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The candidate of a rule, with its time."""
+
+    joint: Joint
+    timed: Timed
+
+
+def baselines(problem: Problem) -> Mapping[str, Baseline]:
     """The candidates of all rules, by name."""
     unfused = Joint.unfused(problem)
-    yield NONE, unfused
     fused = by_post_order(unfused)
-    yield OPERATORS, fused
-    yield REDUCTIONS, by_size(unfused, THRESHOLD, THRESHOLD)
-    yield BOTH, by_size(fused, THRESHOLD, THRESHOLD)
-    yield BUCKETS, by_size(unfused, FIRST_BUCKET, BUCKET)
+    found = {
+        NONE: unfused,
+        OPERATORS: fused,
+        REDUCTIONS: by_size(unfused, THRESHOLD, THRESHOLD),
+        BOTH: by_size(fused, THRESHOLD, THRESHOLD),
+        BUCKETS: by_size(unfused, FIRST_BUCKET, BUCKET),
+    }
+    return {name: Baseline(joint, timed(joint)) for name, joint in found.items()}
 
 
 def by_post_order(joint: Joint) -> Joint:

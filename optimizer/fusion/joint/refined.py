@@ -8,9 +8,9 @@ are kept if they are faster, and buckets are found anew from time to time.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
-from superopt.optimizer.fusion.joint.baselines import baselines
+from superopt.optimizer.fusion.joint.baselines import Baseline
 from superopt.optimizer.fusion.joint.greedy import (
     always,
     by_savings,
@@ -33,13 +33,15 @@ _MOST_AT_ONCE = 4
 
 def refined(
     problem: Problem,
+    rules: Mapping[str, Baseline],
     seed: int,
     is_over: Callable[[], bool] = lambda: False,
     tell: Callable[[int, float], None] = lambda _tried, _best: None,
 ) -> Found:
-    """The best candidate found. ``seed``, ``is_over`` and ``tell`` are those of ``backtracking``."""
+    """The best candidate found. ``rules`` are the problem's baselines; ``seed``, ``is_over`` and ``tell`` are
+    those of ``backtracking``."""
     chance = random.Random(seed)
-    best, known, tried = _start(problem, is_over, tell)
+    best, known, tried = _start(problem, rules, is_over, tell)
     unchanged = 0
     while unchanged < _PATIENCE and tried < _MOST and not is_over():
         changed = best.copy()
@@ -59,12 +61,14 @@ def refined(
 
 
 def _start(
-    problem: Problem, is_over: Callable[[], bool], tell: Callable[[int, float], None]
+    problem: Problem,
+    rules: Mapping[str, Baseline],
+    is_over: Callable[[], bool],
+    tell: Callable[[int, float], None],
 ) -> tuple[Joint, Timed, int]:
     best: tuple[Joint, Timed] | None = None
     tried = 0
-    for joint in _starts(problem):
-        time = timed(joint)
+    for joint, time in _starts(problem, rules):
         tried += 1
         if best is None or _rank(time) < _rank(best[1]):
             best = joint, time
@@ -75,16 +79,17 @@ def _start(
     return *best, tried
 
 
-def _starts(problem: Problem) -> Iterator[Joint]:
+def _starts(problem: Problem, rules: Mapping[str, Baseline]) -> Iterator[tuple[Joint, Timed]]:
+    for rule in rules.values():
+        yield rule.joint, rule.timed
     unfused = Joint.unfused(problem)
-    for _, joint in baselines(problem):
-        yield joint
     for is_allowed in (always, keeps_sending):
         fused = by_savings(unfused, is_allowed)
         copied = with_copies(fused)
         for joint in (fused, copied):
-            yield joint
-            yield with_buckets(joint)
+            yield joint, timed(joint)
+            bucketed = with_buckets(joint)
+            yield bucketed, timed(bucketed)
 
 
 def _rank(time: Timed) -> tuple[float, float]:

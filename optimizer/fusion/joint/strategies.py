@@ -11,7 +11,6 @@ from superopt.optimizer.fusion.joint.plans import plan_of
 from superopt.optimizer.fusion.joint.problem import Problem
 from superopt.optimizer.fusion.joint.published import backtracking
 from superopt.optimizer.fusion.joint.refined import refined
-from superopt.optimizer.fusion.joint.streams import timed
 
 DISCO, JOINT_FUSION = "disco", "joint-fusion"
 JOINT_STRATEGIES = (DISCO, JOINT_FUSION)
@@ -35,7 +34,10 @@ def joint_plan(
     tell: Callable[[int, float], None],
 ) -> JointPlan:
     """Searches by one of ``JOINT_STRATEGIES``; the other arguments are those of ``backtracking``."""
-    rules = {name: timed(joint).microseconds for name, joint in baselines(problem)}
-    search = backtracking if strategy == DISCO else refined
-    found = search(problem, seed, is_over=is_over, tell=tell)
-    return JointPlan(plan_of(found.joint), found.tried, rules)
+    rules = baselines(problem)
+    if strategy == DISCO:
+        found = backtracking(problem, seed, is_over=is_over, tell=tell)
+    else:
+        found = refined(problem, rules, seed, is_over=is_over, tell=tell)
+    times = {name: rule.timed.microseconds for name, rule in rules.items()}
+    return JointPlan(plan_of(found.joint), found.tried, times)

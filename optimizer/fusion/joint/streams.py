@@ -47,7 +47,7 @@ class _Streams:
         self._size = problem.size
         self._waiting: dict[int, int] = {}
         self._after: dict[int, list[int]] = defaultdict(list)
-        self._ready: list[tuple[int, int, int]] = []
+        self._ready: list[tuple[int, int]] = []
         self._renaming: list[int] = []
         self._arriving: list[tuple[float, int]] = []
         self._terms = {number: len(members) for number, members in joint.buckets.items()}
@@ -84,7 +84,7 @@ class _Streams:
                 now = max(now, self._arriving[0][0])
                 self._arrive(now)
                 continue
-            head = heapq.heappop(self._ready)[-1]
+            _, head = heapq.heappop(self._ready)
             now += nodes[head].kernel.microseconds
             self._arrive(now)
             self._issue(head, now)
@@ -119,7 +119,7 @@ class _Streams:
 
     def _become_ready(self, head: int, node: Node) -> None:
         if node.takes_time:
-            heapq.heappush(self._ready, (node.depth, head, head))
+            heapq.heappush(self._ready, (node.depth, head))
         else:
             heapq.heappush(self._renaming, head)
 

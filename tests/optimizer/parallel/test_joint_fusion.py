@@ -189,9 +189,10 @@ def test_malformed_members_and_ports_are_named() -> None:
 
 
 def test_searches_are_deterministic_and_not_slower_than_the_rules() -> None:
-    rules = {name: timed(joint).microseconds for name, joint in baselines(problem())}
+    known = baselines(problem())
+    rules = {name: rule.timed.microseconds for name, rule in known.items()}
     assert [*rules] == [NONE, OPERATORS, REDUCTIONS, BOTH, BUCKETS]
-    ours = [refined(problem(), 3) for _ in range(2)]
+    ours = [refined(problem(), known, 3) for _ in range(2)]
     assert ours[0].timed == ours[1].timed
     assert ours[0].timed.overlapped <= ours[0].timed.microseconds <= min(rules.values())
     few = Limits(patience=60)
@@ -213,7 +214,7 @@ def in_jax() -> None:
     group and one collective for each bucket."""
     step = small_step()
     machine = JaxMachine(DEVICES, step.lifted.source)
-    plan = plan_of(refined(problem(), 0).joint)
+    plan = plan_of(refined(problem(), baselines(problem()), 0).joint)
     assert plan.fusion
     plan = replace(plan, fusion=MappingProxyType(dict(plan.fusion)))
     simulated = simulator().simulate(plan)
