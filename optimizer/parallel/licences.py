@@ -161,6 +161,12 @@ def licensed(rules: Iterable[VerifiedRule]) -> Licences:
     return Licences(division for rule in rules for division in divisions_of(rule.equation, rule.rule_id))
 
 
+def by_axioms(axioms: Iterable[Equation]) -> Licences:
+    """Licences given by axioms, else by the operators' own declarations."""
+    found = (division for axiom in axioms for division in divisions_of(axiom, f"axiom:{axiom.name}"))
+    return Licences(found, declared)
+
+
 def divisions_of(equation: Equation, rule: str) -> Iterator[Division]:
     """Divisions of one operator, by any degree, that an equation licenses; empty for most equations."""
     if len(equation.left) != 1 or not _has_open_degrees(equation):

@@ -16,7 +16,7 @@ from superopt.optimizer.fusion.joint.strategies import JOINT_STRATEGIES
 from superopt.optimizer.parallel.cluster_advice import suggest_cluster
 from superopt.optimizer.parallel.experts import ONE_DEVICE
 from superopt.optimizer.parallel.forecast import seconds_to_check
-from superopt.optimizer.parallel.licences import Licences, declared, divisions_of, licensed
+from superopt.optimizer.parallel.licences import Licences, by_axioms, licensed
 from superopt.optimizer.parallel.plan_text import plan_from_json
 from superopt.optimizer.parallel.quantities import size_text
 from superopt.optimizer.parallel.search.candidates import Origin, Planned, Proposal, SimulatedPlan
@@ -94,8 +94,7 @@ class Simulated:
     def _licences(self, rules: Sequence[Substitution]) -> Licences:
         """Licences from the library's rules, else from the axioms, else from the operator's own declarations,
         which the report marks."""
-        axioms = [d for axiom in self.axioms for d in divisions_of(axiom, f"axiom:{axiom.name}")]
-        return licensed(rules).and_otherwise(Licences(axioms, declared).rule)
+        return licensed(rules).and_otherwise(by_axioms(self.axioms).rule)
 
 
 def _objective(name: str, layout: StepLayout | None) -> ParallelObjective:

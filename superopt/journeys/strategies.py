@@ -10,7 +10,7 @@ from superopt.axioms import load_axioms
 from superopt.errors import InvalidOptionError
 from superopt.files import write_atomically
 from superopt.onnx_io import ModelSource, lift, load_model
-from superopt.optimizer.parallel.licences import Licences, declared, divisions_of
+from superopt.optimizer.parallel.licences import by_axioms
 from superopt.optimizer.parallel.search.subject import plannable
 from superopt.optimizer.parallel.simulator import Simulation
 from superopt.optimizer.parallel.simulator.prices import Prices
@@ -20,7 +20,6 @@ from superopt.optimizer.parallel.strategies.builders import BUILDERS, Setting, b
 from superopt.optimizer.parallel.strategies.model import Strategy, renamed_nodes, strategy_to_text
 from superopt.optimizer.parallel.strategies.plans import StrategyPlanner
 from superopt.optimizer.parallel.strategies.reading import read_strategy
-from superopt.optimizer.parallel.strategies.variables import DeviceNames
 from superopt.optimizer.parallel.strategies.wire import strategy_to_wire
 from superopt.optimizer.parallel.topology import Cluster
 
@@ -42,12 +41,7 @@ def strategy_planner(model: ModelSource, cluster: Cluster) -> StrategyPlanner:
         raise InvalidOptionError(
             f"{source.name}: expected a training step, as superopt train-graph writes it, got another model"
         )
-    axioms = [
-        division
-        for axiom in load_axioms().equations
-        for division in divisions_of(axiom, f"axiom:{axiom.name}")
-    ]
-    licence = Licences(axioms, declared).allow
+    licence = by_axioms(load_axioms().equations).allow
     return StrategyPlanner(plannable(lift(source).graph), layout, Prices(cluster), licence)
 
 
@@ -70,7 +64,7 @@ def import_strategy(path: Path, cluster: Cluster | None = None) -> Strategy:
     """The strategy of a file, JSON or AutoDist's message. With a cluster, nodes are renamed to its nodes, in
     the order of their names. Raises InvalidFileError, and InvalidOptionError where there are more nodes."""
     strategy = read_strategy(path)
-    return strategy if cluster is None else renamed_nodes(strategy, len(DeviceNames(cluster).hosts))
+    return strategy if cluster is None else renamed_nodes(strategy, len(cluster.nodes))
 
 
 def write_strategy(strategy: Strategy, path: Path) -> None:
