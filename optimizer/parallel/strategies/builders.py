@@ -19,20 +19,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
 
 from superopt.optimizer.parallel.strategies.model import (
     Collective,
-    Part,
     Server,
     Strategy,
     Synchronizer,
     VariableSync,
-    part_name,
 )
-from superopt.optimizer.parallel.strategies.variables import DeviceNames, Variable
+from superopt.optimizer.parallel.strategies.variables import DeviceNames, ServerLoads, Variable
 from superopt.optimizer.parallel.topology import Cluster
 
 CHUNK = 128
@@ -60,30 +58,14 @@ def build(name: str, variables: Sequence[Variable], setting: Setting) -> Strateg
     return Strategy(tuple(BUILDERS[name](variables, setting)), replicas, identity=name)
 
 
-@dataclass
-class _Loads:
-    """Bytes by server."""
-
-    servers: tuple[str, ...]
-    bytes: dict[str, float] = field(default_factory=dict[str, float])
-
-    def least(self, size: float, count: int = 1) -> tuple[str, ...]:
-        """The servers of so many equal parts of that size together: those with the fewest bytes, each again
-        where there are more parts."""
-        ordered = sorted(self.servers, key=lambda server: self.bytes.get(server, 0.0))
-        found = tuple(ordered[number % len(ordered)] for number in range(count))
-        for server in found:
-            self.bytes[server] = self.bytes.get(server, 0.0) + size / count
-        return found
-
-    def server(self, size: float) -> Server:
-        """The server of one variable of that size."""
-        (found,) = self.least(size)
-        return Server(found)
+def _loads(setting: Setting) -> ServerLoads:
+    return ServerLoads(DeviceNames(setting.cluster).servers)
 
 
-def _loads(setting: Setting) -> _Loads:
-    return _Loads(DeviceNames(setting.cluster).servers)
+def _server(loads: ServerLoads, size: float) -> Server:
+    """The server of one variable of that size."""
+    (found,) = loads.least(size)
+    return Server(found)
 
 
 def _all_on_one(variables: Sequence[Variable], setting: Setting) -> Sequence[VariableSync]:
@@ -93,7 +75,7 @@ def _all_on_one(variables: Sequence[Variable], setting: Setting) -> Sequence[Var
 
 def _balanced(variables: Sequence[Variable], setting: Setting) -> Sequence[VariableSync]:
     loads = _loads(setting)
-    return [VariableSync(one.name, loads.server(one.bytes)) for one in variables]
+    return [VariableSync(one.name, _server(loads, one.bytes)) for one in variables]
 
 
 def _served_parts(
@@ -156,7 +138,7 @@ def _by_sparsity(variables: Sequence[Variable], setting: Setting) -> Sequence[Va
     return [
         VariableSync(
             variable.name,
-            loads.server(variable.bytes) if variable.is_sparse else Collective(number // setting.chunk),
+            _server(loads, variable.bytes) if variable.is_sparse else Collective(number // setting.chunk),
         )
         for number, variable in enumerate(variables)
     ]
@@ -179,16 +161,9 @@ BUILDERS: Mapping[str, Build] = MappingProxyType(
 
 def divided(variable: Variable, axis: int, synchronizers: Sequence[Synchronizer]) -> VariableSync:
     """A variable in as many parts along the axis as there are synchronisers; whole with one."""
-    if len(synchronizers) == 1:
-        return VariableSync(variable.name, synchronizers[0])
-    degrees = [1] * len(variable.shape)
-    degrees[axis] = len(synchronizers)
-    return VariableSync(
-        variable.name,
-        None,
-        tuple(degrees),
-        tuple(Part(part_name(variable.name, number), one) for number, one in enumerate(synchronizers)),
-    )
+    parts = len(synchronizers)
+    degrees = tuple(parts if own == axis else 1 for own in range(len(variable.shape)))
+    return VariableSync.divided(variable.name, degrees, synchronizers)
 
 
 def smallest_divisor(size: int) -> int:

@@ -12,7 +12,7 @@ import enum
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal, TypeAlias
@@ -94,6 +94,14 @@ class VariableSync:
     synchronizer: Synchronizer | None = None
     partition: tuple[int, ...] = ()
     parts: tuple[Part, ...] = ()
+
+    @staticmethod
+    def divided(name: str, partition: Sequence[int], synchronizers: Sequence[Synchronizer]) -> VariableSync:
+        """A variable in parts, row-major, with the synchroniser of each; whole with one."""
+        if len(synchronizers) == 1:
+            return VariableSync(name, synchronizers[0])
+        parts = (Part(part_name(name, number), one) for number, one in enumerate(synchronizers))
+        return VariableSync(name, None, tuple(partition), tuple(parts))
 
     @property
     def synchronizers(self) -> tuple[Synchronizer, ...]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superopt.optimizer.parallel.strategies.model import Collective, Strategy
-from superopt.optimizer.parallel.strategies.timetable import Timetable, part_bytes
+from superopt.optimizer.parallel.strategies.timetable import Timetable
 from superopt.optimizer.parallel.strategies.variables import DeviceNames
 
 Vector = NDArray[np.float64]
@@ -55,7 +55,7 @@ class FeatureExtractor:
         parts = sparse = 0
         for variable in table.variables:
             config = strategy.by_name[variable.name]
-            sizes = part_bytes(variable, config)
+            sizes = variable.part_bytes(config.partition)
             parts += len(sizes)
             for synchronizer, size in zip(config.synchronizers, sizes, strict=True):
                 if isinstance(synchronizer, Collective):

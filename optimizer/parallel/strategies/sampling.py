@@ -14,18 +14,14 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from superopt.optimizer.parallel.boxes import volume
-from superopt.optimizer.parallel.strategies.cutting import regions_of_partition
 from superopt.optimizer.parallel.strategies.model import (
     Collective,
-    Part,
     Server,
     Strategy,
     Synchronizer,
     VariableSync,
-    part_name,
 )
-from superopt.optimizer.parallel.strategies.variables import DeviceNames, Variable
+from superopt.optimizer.parallel.strategies.variables import DeviceNames, ServerLoads, Variable
 
 _MEGABYTE = 1 << 20
 _SMALL = (_MEGABYTE // 16, _MEGABYTE // 4, _MEGABYTE)
@@ -158,7 +154,7 @@ class Sampler:
         pieces = [
             _Piece(number, place, size)
             for number, (variable, decision) in enumerate(zip(self.variables, draft.decisions, strict=True))
-            for place, size in enumerate(_sizes(variable, decision))
+            for place, size in enumerate(variable.part_bytes(decision.partition))
         ]
         served = [piece for piece in pieces if draft.decisions[piece.variable].is_served]
         reduced = [piece for piece in pieces if not draft.decisions[piece.variable].is_served]
@@ -172,7 +168,7 @@ class Sampler:
         ]
         return Strategy(
             tuple(
-                _config(variable, decision.partition, synchronizers)
+                VariableSync.divided(variable.name, decision.partition, synchronizers)
                 for variable, decision, synchronizers in zip(
                     self.variables, draft.decisions, by_variable, strict=True
                 )
@@ -190,22 +186,10 @@ class _Piece:
     bytes: int
 
 
-def _sizes(variable: Variable, decision: Decision) -> list[int]:
-    if not decision.partition:
-        return [variable.bytes]
-    regions = regions_of_partition(variable.shape, decision.partition)
-    return [volume(region) * variable.element.bytes_per_element for region in regions]
-
-
 def _balanced(pieces: Sequence[_Piece], servers: Sequence[str]) -> list[tuple[_Piece, str]]:
     """Each piece on the server with the fewest bytes, the largest pieces first."""
-    loads = dict.fromkeys(servers, 0)
-    found: list[tuple[_Piece, str]] = []
-    for piece in sorted(pieces, key=lambda piece: -piece.bytes):
-        server = min(loads, key=lambda name: loads[name])
-        loads[server] += piece.bytes
-        found.append((piece, server))
-    return found
+    loads = ServerLoads(servers)
+    return [(piece, loads.least(piece.bytes)[0]) for piece in sorted(pieces, key=lambda piece: -piece.bytes)]
 
 
 def _grouped(pieces: Sequence[_Piece], count: int | None) -> list[tuple[_Piece, int]]:
@@ -218,16 +202,3 @@ def _grouped(pieces: Sequence[_Piece], count: int | None) -> list[tuple[_Piece, 
         found.append((piece, min(count - 1, (before + piece.bytes // 2) * count // total)))
         before += piece.bytes
     return found
-
-
-def _config(
-    variable: Variable, partition: tuple[int, ...], synchronizers: Sequence[Synchronizer]
-) -> VariableSync:
-    if not partition:
-        return VariableSync(variable.name, synchronizers[0])
-    return VariableSync(
-        variable.name,
-        None,
-        partition,
-        tuple(Part(part_name(variable.name, number), one) for number, one in enumerate(synchronizers)),
-    )

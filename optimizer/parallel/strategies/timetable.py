@@ -17,7 +17,6 @@ from functools import cached_property
 from superopt.ir.graph import NodeId
 from superopt.ir.plan import Plan
 from superopt.ir.types import TensorType
-from superopt.optimizer.parallel.boxes import volume
 from superopt.optimizer.parallel.collectives import CollectiveCost
 from superopt.optimizer.parallel.communication import CollectiveKind, CollectiveStep
 from superopt.optimizer.parallel.search.choices import parallelism
@@ -25,8 +24,7 @@ from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.sharded_states import ShardedStates
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulator
 from superopt.optimizer.parallel.simulator.prices import Prices
-from superopt.optimizer.parallel.strategies.cutting import regions_of_partition
-from superopt.optimizer.parallel.strategies.model import Collective, Server, Strategy, VariableSync
+from superopt.optimizer.parallel.strategies.model import Collective, Server, Strategy
 from superopt.optimizer.parallel.strategies.variables import DeviceNames, Variable
 from superopt.optimizer.parallel.tasks import tensor_of
 
@@ -182,7 +180,7 @@ class Timetable:
             ready = self.ready.get(variable.name, self.computed_at)
             config = strategy.by_name[variable.name]
             for number, (one, size) in enumerate(
-                zip(config.synchronizers, part_bytes(variable, config), strict=True)
+                zip(config.synchronizers, variable.part_bytes(config.partition), strict=True)
             ):
                 part = (variable.name, number)
                 if isinstance(one, Collective):
@@ -248,11 +246,3 @@ class Timetable:
             step = CollectiveStep(kind, group, size, nothing, nothing, 0)
             self._costs[key] = self.prices.collectives.cost(step)
         return self._costs[key]
-
-
-def part_bytes(variable: Variable, config: VariableSync) -> list[int]:
-    """The sizes of the parts of a variable."""
-    if not config.is_partitioned:
-        return [variable.bytes]
-    each = variable.element.bytes_per_element
-    return [volume(region) * each for region in regions_of_partition(variable.shape, config.partition)]

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from superopt.errors import InvalidOptionError
 from superopt.ir.graph import NodeId
 from superopt.ir.types import ElementType
+from superopt.optimizer.parallel.boxes import volume
 from superopt.optimizer.parallel.experts import is_lookup
 from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.sharded_states import ShardedStates
 from superopt.optimizer.parallel.states import StateTensor
+from superopt.optimizer.parallel.strategies.cutting import regions_of_partition
 from superopt.optimizer.parallel.strategies.model import (
     Collective,
     Server,
@@ -47,6 +49,13 @@ class Variable:
     def bytes(self) -> int:
         """The size of the parameter."""
         return math.prod(self.shape) * self.element.bytes_per_element
+
+    def part_bytes(self, partition: Sequence[int]) -> list[int]:
+        """The sizes of the parts of a partition, which is empty for the whole."""
+        if not partition:
+            return [self.bytes]
+        each = self.element.bytes_per_element
+        return [volume(region) * each for region in regions_of_partition(self.shape, partition)]
 
 
 def variables_of(subject: Subject, sharded: ShardedStates) -> tuple[Variable, ...]:
@@ -114,6 +123,23 @@ class DeviceNames:
         found = {name: number for number, name in enumerate(self.accelerators)}
         for name, node in zip(self.hosts, self.cluster.nodes, strict=True):
             found[name] = node.devices[0]
+        return found
+
+
+@dataclass
+class ServerLoads:
+    """Bytes by server, to place what follows where there are fewest."""
+
+    servers: Sequence[str]
+    bytes: dict[str, float] = field(default_factory=dict[str, float])
+
+    def least(self, size: float, count: int = 1) -> tuple[str, ...]:
+        """The servers of so many equal parts of that size together: those with the fewest bytes, each again
+        where there are more parts."""
+        ordered = sorted(self.servers, key=lambda server: self.bytes.get(server, 0.0))
+        found = tuple(ordered[number % len(ordered)] for number in range(count))
+        for server in found:
+            self.bytes[server] = self.bytes.get(server, 0.0) + size / count
         return found
 
 
