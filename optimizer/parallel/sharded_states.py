@@ -117,6 +117,14 @@ class ShardedStates:
         return found
 
     @cached_property
+    def updates_of(self) -> Mapping[str, tuple[NodeId, ...]]:
+        """The updates of each parameter that has any."""
+        found: dict[str, list[NodeId]] = {}
+        for node, parameter in self.updates.items():
+            found.setdefault(parameter.name, []).append(node)
+        return {name: tuple(nodes) for name, nodes in found.items()}
+
+    @cached_property
     def _after_reduction(self) -> Mapping[NodeId, StateTensor]:
         """Those of the updates that do not read a gradient as it is computed."""
         return {

@@ -68,12 +68,10 @@ class Merging:
 
     def gradient(self, variable: Variable) -> Value | None:
         """The sum over devices from which the variable is updated, if there is exactly one."""
-        graph, updates = self.subject.graph, self.sharded.updates
         found = {
             value
-            for node, parameter in updates.items()
-            if parameter is variable.state
-            for value in graph[node].inputs
+            for node in self.sharded.updates_of.get(variable.name, ())
+            for value in self.subject.graph[node].inputs
             if value.node in self.sharded.computed
         }
         if len(found) != 1:

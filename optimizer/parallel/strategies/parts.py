@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from superopt.ir.graph import Input, NodeId, Value
 from superopt.ops.base import Operator
@@ -73,7 +74,7 @@ class PartUpdates:
                 input_ = self._input(state, number)
                 yield PartState(self._name(state, number), state, region, input_, following)
 
-    @property
+    @cached_property
     def _moments(self) -> tuple[StateTensor, ...]:
         """The states of the shape of the variable that belong to it."""
         assert self.subject.step is not None

@@ -179,8 +179,8 @@ class _Planning:
         else:
             self._in_parts(variable, config, pieces)
 
-    def _updates(self, variable: Variable) -> list[NodeId]:
-        return [node for node, state in self.sharded.updates.items() if state is variable.state]
+    def _updates(self, variable: Variable) -> tuple[NodeId, ...]:
+        return self.sharded.updates_of.get(variable.name, ())
 
     def _device(self, synchronizer: Synchronizer) -> int:
         assert isinstance(synchronizer, Server), "only servers have a device"
