@@ -51,12 +51,17 @@ class Rounding:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._exact = _numbers(graph)
+        self._operands: dict[NodeId, tuple[Value, ...]] = {}
 
     def operands(self, node: Node) -> tuple[Value, ...]:
         """The operands, each once, that are rounded if their producers run in float32: float32 tensors that
         are no repeated number, which a kernel holds in the precision that it computes in."""
-        read = dict.fromkeys(node.inputs)
-        return tuple(v for v in read if is_float32(self._graph, v) and v.node not in self._exact)
+        found = self._operands.get(node.id)
+        if found is None:
+            read = dict.fromkeys(node.inputs)
+            found = tuple(v for v in read if is_float32(self._graph, v) and v.node not in self._exact)
+            self._operands[node.id] = found
+        return found
 
     def rounds_results(self, node: Node) -> bool:
         """Whether the results for rounded operands need rounding."""

@@ -12,7 +12,7 @@ from superopt.ir.graph import Graph, Node, NodeId, Value
 from superopt.ir.types import TensorType
 from superopt.ops import Opaque, Operator
 from superopt.ops.roles import FusionRole
-from superopt.ops.traits import ALIASES
+from superopt.ops.traits import ALIASES, traits
 from superopt.optimizer.cost import Sizes
 from superopt.optimizer.cost.machine import bytes_of, number_of
 from superopt.optimizer.parallel.topology import DeviceKind
@@ -143,7 +143,7 @@ class Prices:
         operator, graph = node.operator, self._graph
         if not node.inputs or node.id in graph.weight_only or operator.name in ALIASES:
             return None
-        if getattr(operator, "role", None) is FusionRole.TRANSPARENT:
+        if traits(operator.name).role is FusionRole.TRANSPARENT:
             return None
         types = [type_ for type_ in (graph.type_of(v) for v in node.inputs) if isinstance(type_, TensorType)]
         inputs = tuple(map(self._sizes.type, types))
