@@ -165,8 +165,10 @@ class StepBuilder:
         """A number, repeated to the type of a tensor."""
         return self.repeated(self.number_for(number, like), self.type(like).shape)
 
-    def chosen(self, condition: Value, left: Value, right: Value) -> Value:
-        """``left`` where a 0-d condition is true, else ``right``."""
+    def chosen(self, condition: Value | None, left: Value, right: Value) -> Value:
+        """``left`` where a 0-d condition is true, else ``right``; ``left`` without a condition."""
+        if condition is None:
+            return left
         return self.apply(Select(), self.repeated(condition, self.type(left).shape), left, right)
 
     def total(self, value: Value) -> Value:

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from superopt.domains import Array
-from superopt.ir.graph import Graph, GraphEditor, Input, Node, NodeId, Value
+from superopt.ir.graph import Graph, Input, Node, NodeId, Value
 from superopt.onnx_io import LiftedModel
 from superopt.onnx_io.training.running_statistics import Statistic
 from superopt.ops import Opaque
-from superopt.optimizer.training.builder import StepBuilder
 from superopt.optimizer.training.precision.scaling import LOSS_SCALE
 from superopt.optimizer.training.precision.subject import Feeds, Subject
 from superopt.optimizer.training.updates import MICROSTEP, STEP
@@ -104,14 +103,6 @@ def _needed(graph: Graph, values: Iterable[Value]) -> frozenset[NodeId]:
     return frozenset(postorder(starts, lambda node: (value.node for value in graph[node].inputs)))
 
 
-def unless_skipped(editor: GraphEditor, finite: Value | None, new: Value, statistic: Statistic) -> Value:
-    """The next running statistic: the old one in a call that is skipped."""
-    if finite is None:
-        return new
-    old = inputs_by_name(editor.build())[statistic.input]
-    return StepBuilder(editor).chosen(finite, new, old)
-
-
 def inputs_by_name(graph: Graph) -> Mapping[str, Value]:
     """The graph inputs by name."""
     found: dict[str, Value] = {}
@@ -122,4 +113,4 @@ def inputs_by_name(graph: Graph) -> Mapping[str, Value]:
     return found
 
 
-__all__ = ["Differentiated", "Forward", "NodeNames", "StepLoss", "inputs_by_name", "unless_skipped"]
+__all__ = ["Differentiated", "Forward", "NodeNames", "StepLoss", "inputs_by_name"]

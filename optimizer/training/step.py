@@ -24,9 +24,9 @@ from superopt.onnx_io.training.training_mode import ForwardSettings, in_training
 from superopt.ops.elementwise import Add, Multiply
 from superopt.ops.filled import Full
 from superopt.ops.gradients import SumTo
-from superopt.optimizer.parallel.cluster import known_device
 from superopt.optimizer.parallel.topology import DeviceKind
 from superopt.optimizer.pipeline.runnable import loads_lowered
+from superopt.optimizer.training.builder import StepBuilder
 from superopt.optimizer.training.description import (
     PROPERTY,
     ConstantRate,
@@ -44,15 +44,11 @@ from superopt.optimizer.training.parts import (
     NodeNames,
     StepLoss,
     inputs_by_name,
-    unless_skipped,
 )
-from superopt.optimizer.training.precision.batches import SAMPLES, batches_of
 from superopt.optimizer.training.precision.casts import MixedGraph
 from superopt.optimizer.training.precision.outcome import PrecisionOutcome, checked
-from superopt.optimizer.training.precision.planning import Planner
-from superopt.optimizer.training.precision.prices import Casts
+from superopt.optimizer.training.precision.planning import planned_by
 from superopt.optimizer.training.precision.scaling import INITIAL_SCALE, LOSS_SCALE
-from superopt.optimizer.training.precision.subject import Feeds
 from superopt.optimizer.training.reverse import differentiate, may_vary
 from superopt.optimizer.training.updates import MICROSTEP, STEP, AddedUpdates, add_updates
 from superopt.step_options import COTANGENTS, RATE_INPUT, StepSettings, UpdateSettings
@@ -154,20 +150,10 @@ class _Step:
         """The step with nodes in low precision. With an error budget, it is checked against the one in
         float32."""
         settings = self._settings.precision
-        batches: tuple[Feeds, ...] = ()
         exact = self._finished(done)
-        if settings.error_budget is not None:
-            batches = batches_of(exact.model, settings.precision_data)
-        planner = Planner(
-            done.subject(batches[:SAMPLES]),
-            settings.low,
-            self._device or known_device(settings.priced_for),
-            cast("Casts", settings.casts),
+        planned, batches = planned_by(
+            settings, settings.low, exact.model, done.subject, self._adjoints, self._device
         )
-        if settings.error_budget is None:
-            planned = planner.by_list()
-        else:
-            planned = planner.within(settings.error_budget, self._adjoints)
         outcome = PrecisionOutcome(settings, planned)
         mixed = self._finished(done, planned.mixed, outcome)
         outcome = checked(settings, planned, exact.model, mixed.model, batches)
@@ -191,9 +177,10 @@ class _Step:
             scale = INITIAL_SCALE if outcome is None else outcome.planned.loss_scale
         updates = add_updates(editor, gradients, self._settings.update, scale)
         outputs = {name: mixed.value(value) for name, value in done.forward.outputs.items()}
+        builder, inputs = StepBuilder(editor), inputs_by_name(done.forward.lifted.graph)
         statistics = {
-            statistic.output: unless_skipped(editor, updates.finite, outputs[statistic.output], statistic)
-            for statistic in done.forward.statistics
+            one.output: builder.chosen(updates.finite, outputs[one.output], inputs[one.input])
+            for one in done.forward.statistics
         }
         metadata: Mapping[str, str] = {} if outcome is None else outcome.metadata()
         values = {LOSS: mixed.value(done.loss.value), **statistics}

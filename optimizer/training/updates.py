@@ -150,12 +150,12 @@ class _Calls:
         name, before = _new_state(builder, parameter, "accumulated", Role.ACCUMULATOR)
         total = builder.apply(Add(), before, parameter.gradient)
         kept = self.chosen(builder.filled(0, total), total)
-        builder.hand_on(name, self._unless_skipped(kept, before))
+        builder.hand_on(name, builder.chosen(self._finite, kept, before))
         return parameter.with_gradient(builder.scaled(total, Fraction(1, self._calls)))
 
     def chosen(self, new: Value, old: Value) -> Value:
         """The new value if this call updates, else the old one."""
-        return new if self._updates is None else self._builder.chosen(self._updates, new, old)
+        return self._builder.chosen(self._updates, new, old)
 
     def count(self) -> None:
         """Hands on the counters."""
@@ -164,10 +164,7 @@ class _Calls:
         if self._calls > 1:
             first = builder.number_for(1, self._call)
             counted = self.chosen(first, builder.shifted(self._call, 1))
-            builder.hand_on(MICROSTEP, self._unless_skipped(counted, self._call))
-
-    def _unless_skipped(self, new: Value, old: Value) -> Value:
-        return new if self._finite is None else self._builder.chosen(self._finite, new, old)
+            builder.hand_on(MICROSTEP, builder.chosen(self._finite, counted, self._call))
 
     def _counter(self, name: str) -> Value:
         type_ = TensorType(ElementType.INT64, SCALAR)

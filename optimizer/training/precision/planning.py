@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
@@ -12,8 +13,11 @@ from superopt.domains import Array
 from superopt.equations.adjoints import Adjoint
 from superopt.errors import InvalidOptionError
 from superopt.ir.graph import NodeId, Value
+from superopt.onnx_io import LoweredModel
 from superopt.optimizer.cost import Sizes
+from superopt.optimizer.parallel.cluster import known_device
 from superopt.optimizer.parallel.topology import DeviceKind
+from superopt.optimizer.training.precision.batches import SAMPLES, batches_of
 from superopt.optimizer.training.precision.casts import MixedGraph, PrecisionPlan, with_casts
 from superopt.optimizer.training.precision.choice import ErrorSum, Prediction, choose, fitting
 from superopt.optimizer.training.precision.errors import predict_errors
@@ -22,6 +26,7 @@ from superopt.optimizer.training.precision.prices import Casts, Prices
 from superopt.optimizer.training.precision.scaling import INITIAL_SCALE, LOSS_SCALE
 from superopt.optimizer.training.precision.sensitivity import by_list, may_be_low
 from superopt.optimizer.training.precision.subject import Feeds, Opened, Subject
+from superopt.step_options import PrecisionSettings
 
 _ATTEMPTS = 8
 """Plans that are tried for a budget. Observed errors may exceed those predicted to first order where rounding
@@ -149,6 +154,24 @@ class Planner:
         )
 
 
+def planned_by(
+    settings: PrecisionSettings,
+    low: LowPrecision,
+    exact: LoweredModel,
+    subject: Callable[[Sequence[Feeds]], Subject],
+    adjoints: Sequence[Adjoint],
+    device: DeviceKind | None,
+) -> tuple[Planned, tuple[Feeds, ...]]:
+    """The plan that settings ask for, and with an error budget the batches for which it was made: those of
+    the step in float32, ``exact``. ``subject`` is given the samples. Nodes are priced for the ``device``, by
+    default that of the settings."""
+    budget = settings.error_budget
+    batches = () if budget is None else batches_of(exact, settings.precision_data)
+    kind = device or known_device(settings.priced_for)
+    planner = Planner(subject(batches[:SAMPLES]), low, kind, cast("Casts", settings.casts))
+    return (planner.by_list() if budget is None else planner.within(budget, adjoints)), batches
+
+
 @dataclass(frozen=True, eq=False)
 class _Reference:
     """Losses and gradients in float32 on the samples."""
@@ -207,4 +230,4 @@ def _share(error: float, norm: float) -> float:
     return math.sqrt(error / norm) if norm else math.sqrt(error)
 
 
-__all__ = ["ObservedErrors", "Planned", "Planner"]
+__all__ = ["ObservedErrors", "Planned", "Planner", "planned_by"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 import numpy as np
 
@@ -14,16 +13,13 @@ from superopt.ir.graph import Graph, NodeId, Value
 from superopt.ir.plan import Plan
 from superopt.onnx_io import LiftedModel, LoweredModel, SourceModel, lift, lower
 from superopt.ops.elementwise import Subtract
-from superopt.optimizer.parallel.cluster import known_device
 from superopt.optimizer.parallel.topology import DeviceKind
 from superopt.optimizer.training.description import Role, State, StepDescription, read_description
 from superopt.optimizer.training.parts import inputs_by_name
-from superopt.optimizer.training.precision.batches import SAMPLES, batches_of
 from superopt.optimizer.training.precision.casts import with_casts, without_casts
 from superopt.optimizer.training.precision.losses import RATE
 from superopt.optimizer.training.precision.outcome import PROPERTY, PrecisionOutcome, checked
-from superopt.optimizer.training.precision.planning import Planner
-from superopt.optimizer.training.precision.prices import Casts
+from superopt.optimizer.training.precision.planning import planned_by
 from superopt.optimizer.training.precision.sensitivity import is_product
 from superopt.optimizer.training.precision.subject import Feeds, Subject
 from superopt.step_options import PrecisionSettings
@@ -53,20 +49,8 @@ def with_precision(
             "`superopt train-graph --precision f16` makes it, got f16"
         )
     exact = lower(step.lifted, step.graph, Plan())
-    batches: tuple[Feeds, ...] = ()
-    if settings.error_budget is not None:
-        batches = batches_of(exact, settings.precision_data)
     low = "bf16" if step.scale is None else "f16"
-    planner = Planner(
-        step.subject(batches[:SAMPLES]),
-        low,
-        device or known_device(settings.priced_for),
-        cast("Casts", settings.casts),
-    )
-    if settings.error_budget is None:
-        planned = planner.by_list()
-    else:
-        planned = planner.within(settings.error_budget, adjoints)
+    planned, batches = planned_by(settings, low, exact, step.subject, adjoints, device)
     mixed = lower(step.lifted, with_casts(step.graph, planned.plan).graph, Plan())
     outcome = checked(settings, planned, exact, mixed, batches)
     return _with_metadata(mixed, outcome), outcome
