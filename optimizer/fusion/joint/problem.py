@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from superopt.errors import InvalidOptionError
 from superopt.optimizer.fusion.joint.collectives import Collective, CollectiveTimes
 from superopt.optimizer.fusion.kernels import KernelModel, Readers
-from superopt.optimizer.parallel.communication import CollectiveStep, joined_steps
+from superopt.optimizer.parallel.communication import joined_steps
 from superopt.optimizer.parallel.simulator import Simulation
-from superopt.optimizer.parallel.simulator.buckets import reduced_by, steps_of
+from superopt.optimizer.parallel.simulator.buckets import reduced_by
 from superopt.optimizer.parallel.simulator.exchange import Exchange
 from superopt.optimizer.parallel.simulator.units import Key
 
@@ -181,7 +181,7 @@ class Problem:
     @cached_property
     def bytes(self) -> tuple[int, ...]:
         """For each transfer the bytes that a device reduces."""
-        return tuple(steps_of(one.exchange)[0].bytes for one in self.transfers)
+        return tuple(one.exchange.steps[0].bytes for one in self.transfers)
 
     @cached_property
     def _times(self) -> CollectiveTimes:
@@ -196,8 +196,6 @@ class Problem:
         """The collective of one transfer, or of several reductions of one kind."""
         if len(transfers) == 1:
             return self._times.of(self.transfers[transfers[0]].exchange)
-        steps: list[tuple[CollectiveStep, ...]] = [
-            steps_of(self.transfers[one].exchange) for one in transfers
-        ]
-        first = self.transfers[transfers[0]].exchange
-        return self._times.of_steps(joined_steps(steps), first.holders)
+        exchanges = [self.transfers[one].exchange for one in transfers]
+        steps = joined_steps([exchange.steps for exchange in exchanges])
+        return self._times.of_steps(steps, exchanges[0].holders)

@@ -18,7 +18,7 @@ from superopt.optimizer.parallel.residence import residences
 from superopt.optimizer.parallel.simulator.exchange import Exchange
 from superopt.optimizer.parallel.simulator.operations import Operations
 from superopt.optimizer.parallel.simulator.prices import Prices
-from superopt.optimizer.parallel.simulator.residents import TOGETHER, ResidentFetch, Residents
+from superopt.optimizer.parallel.simulator.residents import TOGETHER, Residents
 from superopt.optimizer.parallel.simulator.units import (
     Division,
     Duration,
@@ -112,7 +112,7 @@ class Assembly:
         for fetch in residents.issued.get(number, ()):
             for user, slot in fetch.users:
                 want = divisions[user].needs[slot]
-                exchange = self.fetch_exchange(fetch, want)
+                exchange = fetch.exchange(self._prices, want)
                 if exchange is not None:
                     (bundles[fetch.bundle] if exchange.gathers_only else found)[fetch.port, want] = exchange
         for port, exchanges in bundles.items():
@@ -125,19 +125,12 @@ class Assembly:
         found: dict[tuple[int, Key], None] = {}
         for fetch, slot in residents.read.get(number, ()):
             want = divisions[number].needs[slot]
-            exchange = self.fetch_exchange(fetch, want)
+            exchange = fetch.exchange(self._prices, want)
             if exchange is not None and exchange.gathers_only:
                 found[fetch.issued, (fetch.bundle, TOGETHER)] = None
             elif exchange is not None:
                 found[fetch.issued, (fetch.port, want)] = None
         return tuple(found)
-
-    def fetch_exchange(self, fetch: ResidentFetch, want: int) -> Exchange | None:
-        """The exchange that brings a fetched input to a placement, None where nothing is sent."""
-        if fetch.have == want:
-            return None
-        element_bytes = fetch.type.element.bytes_per_element
-        return self._prices.exchange(fetch.have, want, shape_of(fetch.type), element_bytes)
 
     def _arrivals(self, divisions: list[Division], number: int) -> tuple[tuple[int, Key], ...]:
         own = divisions[number]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from superopt.optimizer.parallel.communication import CollectiveKind, CollectiveStep
+from superopt.optimizer.parallel.communication import CollectiveKind
 from superopt.optimizer.parallel.simulator.exchange import Exchange
 
 Groups = tuple[tuple[int, ...], ...]
@@ -12,12 +12,6 @@ Groups = tuple[tuple[int, ...], ...]
 def reduced_by(exchange: Exchange) -> Groups | None:
     """The groups of devices that sum their terms and keep the sum; None where an exchange does anything
     else."""
-    steps = steps_of(exchange)
-    if not steps or any(step.kind is not CollectiveKind.ALL_REDUCE for step in steps):
+    if not exchange.steps or any(step.kind is not CollectiveKind.ALL_REDUCE for step in exchange.steps):
         return None
-    return tuple(step.group for step in steps)
-
-
-def steps_of(exchange: Exchange) -> tuple[CollectiveStep, ...]:
-    """The steps of an exchange, in order."""
-    return tuple(step for phase in exchange.phases for step in phase.steps)
+    return tuple(step.group for step in exchange.steps)

@@ -19,7 +19,7 @@ from superopt.ir.graph import Value
 from superopt.ir.plan import FusionGroup, Plan
 from superopt.optimizer.fusion.kernels import KernelModel, Readers
 from superopt.optimizer.parallel.communication import joined_steps
-from superopt.optimizer.parallel.simulator.buckets import Groups, reduced_by, steps_of
+from superopt.optimizer.parallel.simulator.buckets import Groups, reduced_by
 from superopt.optimizer.parallel.simulator.exchange import Exchange
 from superopt.optimizer.parallel.simulator.operations import Operations
 from superopt.optimizer.parallel.simulator.prices import Prices
@@ -203,9 +203,7 @@ class _Builder:
 
     def _joined(self, bucket: Sequence[Reduction]) -> Exchange:
         exchanges = [exchange for number, key in bucket if (exchange := self._exchange(number, key))]
-        return self.prices.exchange_of(
-            joined_steps([steps_of(one) for one in exchanges]), exchanges[0].holders
-        )
+        return self.prices.exchange_of(joined_steps([one.steps for one in exchanges]), exchanges[0].holders)
 
     def _exchange(self, number: int, key: Key) -> Exchange | None:
         return dict(self.units[number].sends)[key]

@@ -11,8 +11,10 @@ from superopt.ir.graph import NodeId
 from superopt.ir.plan import Plan
 from superopt.ir.types import TensorType
 from superopt.optimizer.parallel.fetches import issued_fetches, resident
+from superopt.optimizer.parallel.simulator.exchange import Exchange
 from superopt.optimizer.parallel.simulator.operations import Operations
 from superopt.optimizer.parallel.simulator.prices import Prices
+from superopt.optimizer.parallel.tasks import shape_of
 
 PARAMETERS = -3
 """Port in keys for the first fetch; those of the others are smaller."""
@@ -34,6 +36,10 @@ class ResidentFetch:
     issued: int
     users: tuple[tuple[int, int], ...]
     bundle: int
+
+    def exchange(self, prices: Prices, want: int) -> Exchange | None:
+        """The exchange that brings the input to a placement; None where nothing is sent."""
+        return prices.exchange(self.have, want, shape_of(self.type), self.type.element.bytes_per_element)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from superopt.optimizer.parallel.simulator.residents import PARAMETERS, TOGETHER
 from superopt.optimizer.parallel.simulator.schedule import BACKWARD, Schedule
 from superopt.optimizer.parallel.simulator.timing import WEIGHTS, Done, Timing
 from superopt.optimizer.parallel.simulator.units import Key, Unit
-from superopt.optimizer.parallel.tasks import shape_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +96,7 @@ class Simulation:
     def fetch_exchanges(self, fetch: ResidentFetch) -> tuple[Exchange, ...]:
         """The exchanges of a fetch, each by itself."""
         wanted = dict.fromkeys(self.units[user].division.needs[slot] for user, slot in fetch.users)
-        shape, element_bytes = shape_of(fetch.type), fetch.type.element.bytes_per_element
-        found = (self.prices.exchange(fetch.have, want, shape, element_bytes) for want in wanted)
+        found = (fetch.exchange(self.prices, want) for want in wanted)
         return tuple(exchange for exchange in found if exchange is not None)
 
     @cached_property
