@@ -87,11 +87,8 @@ class HostMachine:
 
     def run_kernel(self, kernel: KernelTask, shards: Sequence[Array], device: int) -> Sequence[Array]:
         """Runs the tasks one after the other."""
-        made: list[Sequence[Array]] = []
-        for task, operands in zip(kernel.tasks, kernel.operands, strict=True):
-            given = [shards[-1 - number] if number < 0 else made[number][port] for number, port in operands]
-            made.append(self.run(task, given, device))
-        return [np.array(made[number][port], order="C") for number, port in kernel.results]
+        made = kernel.evaluated(lambda task, given: self.run(task, given, device), shards)
+        return [np.array(shard, order="C") for shard in made]
 
     def run(self, task: Task, shards: Sequence[Array], device: int) -> Sequence[Array]:
         """Runs the task in ONNX Runtime, with operands that its ONNX form needs as constants as initialisers;

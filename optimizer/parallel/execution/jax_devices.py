@@ -121,20 +121,12 @@ class JaxMachine:
         compiled = self.compiled.get(kernel)
         if compiled is None:
 
-            def evaluated(*given: Any) -> tuple[Any, ...]:
-                return self._evaluated(kernel, given)
+            def evaluated(*given: Any) -> list[Any]:
+                return kernel.evaluated(self._values, given)
 
             compiled = self.compiled[kernel] = self._jax.jit(evaluated)
         with self._jax.default_device(self._devices[device]):
-            return list(compiled(*shards))
-
-    def _evaluated(self, kernel: KernelTask, shards: Sequence[Any]) -> tuple[Any, ...]:
-        made: list[Sequence[Any]] = []
-        for task, operands in zip(kernel.tasks, kernel.operands, strict=True):
-            assert isinstance(task.operator, Operator), "only operators are fused"
-            given = [shards[-1 - number] if number < 0 else made[number][port] for number, port in operands]
-            made.append(self._values(task.operator, task, given))
-        return tuple(made[number][port] for number, port in kernel.results)
+            return compiled(*shards)
 
     def run(self, task: Task, shards: Sequence[Any], device: int) -> Sequence[Any]:
         """Evaluates the operator on the device."""
@@ -142,10 +134,11 @@ class JaxMachine:
             results = self._host.run(task, [self.get(shard) for shard in shards], device)
             return [self.put(result, device) for result in results]
         with self._jax.default_device(self._devices[device]):
-            return self._values(task.operator, task, shards)
+            return self._values(task, shards)
 
-    def _values(self, operator: Operator, task: Task, shards: Sequence[Any]) -> Sequence[Any]:
-        results = operator.evaluate(self._domain, *(shard[None] for shard in shards))
+    def _values(self, task: Task, shards: Sequence[Any]) -> Sequence[Any]:
+        assert isinstance(task.operator, Operator), "opaque nodes run in ONNX Runtime"
+        results = task.operator.evaluate(self._domain, *(shard[None] for shard in shards))
         return [
             self._numpy.broadcast_to(
                 result[0], tuple(int(size) for size in type_.shape if isinstance(size, int))
