@@ -72,6 +72,7 @@ class Planner:
     _simulators: dict[int, tuple[Subject, Simulator]] = field(
         default_factory=dict[int, tuple[Subject, Simulator]]
     )
+    _experts: tuple[Subject, tuple[SimulatedPlan, ...]] | None = None
     _prices: dict[Mesh, CollectivePrices] = field(default_factory=dict[Mesh, CollectivePrices])
     _estimators: dict[Mesh, Estimator] = field(default_factory=dict[Mesh, Estimator])
 
@@ -122,7 +123,12 @@ class Planner:
         return Planned(subject, best, tuple(seen), time.process_time() - began)
 
     def experts(self, subject: Subject) -> tuple[SimulatedPlan, ...]:
-        """The evaluated expert plans for the whole machine."""
+        """The evaluated expert plans for the whole machine; those of the most recent graph are kept."""
+        if self._experts is None or self._experts[0] is not subject:
+            self._experts = (subject, self._evaluated_experts(subject))
+        return self._experts[1]
+
+    def _evaluated_experts(self, subject: Subject) -> tuple[SimulatedPlan, ...]:
         found: list[SimulatedPlan] = []
         for name, assignment in assignments(subject, Mesh.of(self.cluster), self._licence):
             plan = assignment.plan(subject)
