@@ -64,24 +64,28 @@ def optimized(arguments: JsonObject, progress: Tell) -> api.Result:
     cluster or a cluster file, ``plan`` a report with a plan.
     """
     path = Path(str(arguments["model"]))
-    directory = Path(tempfile.mkdtemp(prefix="superopt-"))  # removed with the scratch directory of the job
     request = _request(arguments)
     progress({"known": {"options": request.options.to_json()}})
     if not request.options.builds_step:
-        return _in_pieces(path, request, directory, progress)
+        return _in_pieces(path, request, progress)
     from superopt.journeys.training_job import built_step  # imports much that other jobs do not need
 
-    step = built_step(path, request.options, directory)
+    step = built_step(path, request.options, _scratch())
     progress({"known": {ORIGINAL: str(step.path), "training": step.section}})
-    result = _in_pieces(step.path, request.of_step(), directory, progress)
+    result = _in_pieces(step.path, request.of_step(), progress)
     options = request.options.to_json()
     training = {**(step.section or {}), **(result.report.training or {})} or None
     return replace(result, report=replace(result.report, options=options, training=training))
 
 
-def _in_pieces(path: Path, request: _Request, directory: Path, progress: Tell) -> api.Result:
+def _scratch() -> Path:
+    """A new empty directory, removed with the scratch directory of the job."""
+    return Path(tempfile.mkdtemp(prefix="superopt-"))
+
+
+def _in_pieces(path: Path, request: _Request, progress: Tell) -> api.Result:
     """The result for a file, without its weights in memory if they are large."""
-    detached = detach(path, directory, _LARGE) if path.is_file() else None
+    detached = detach(path, _scratch(), _LARGE) if path.is_file() else None
     if detached is None:
         return _optimized(path, request, progress)
     sha256 = sha256_of(path)

@@ -11,14 +11,16 @@ from typing import cast
 import numpy as np
 import onnx
 import pytest
-from onnx import parser
+from onnx import numpy_helper, parser
 
 import superopt
 from superopt.cli.main import run
 from superopt.errors import InvalidOptionError
-from superopt.journeys import supervision
+from superopt.journeys import optimize_job, supervision
+from superopt.journeys.optimize_job import Attached
 from superopt.journeys.supervision import optimize_file
 from superopt.journeys.training import train_graph
+from superopt.journeys.training_job import recorded_step
 from superopt.onnx_io import load_model
 from superopt.optimizer.training.running import Step
 from superopt.server.http.problems import Problem
@@ -30,6 +32,10 @@ NETWORK = """<ir_version: 8, opset_import: ["" : 18]>
 net (float[n,4] x) => (float[n,3] y)
 <float[4,3] w = {1, -1, 0.5, 2, 0, 1, -1, 1, 1, -2, 0.5, 1}, float[3] b = {0, 1, 2}>
 { h = MatMul(x, w)  y = Add(h, b) }"""
+WIDE = f"""<ir_version: 8, opset_import: ["" : 18]>
+net (float[8,4] x) => (float[8,512] y)
+<float[4,512] w = {{{", ".join(map(str, range(2048)))}}}>
+{{ y = MatMul(x, w) }}"""
 PAIR = """
 name: pair
 nodes: [{devices: 2, device: t4, memory: 16 GiB, link: {bandwidth: 300 GB/s, latency: 1 us}}]
@@ -124,6 +130,39 @@ def test_the_step_of_a_model_is_planned_for_a_cluster(network: Path, tmp_path: P
     assert (tmp_path / "replayed.onnx").read_bytes() == out.read_bytes()
     assert run(["shards", str(network), str(report), "-o", str(tmp_path / "shards")]) == 0
     assert run(["timeline", str(network), str(report), *cluster, "-o", str(tmp_path / "trace.json")]) == 0
+
+
+def packed(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The weights as raw bytes, which is how exporters write large ones."""
+    for weight in model.graph.initializer:
+        weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight), weight.name))
+    return model
+
+
+def test_a_step_with_large_weights_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its weights are moved to another file while it is optimised; the report is about the whole step."""
+    monkeypatch.setattr(optimize_job, "_LARGE", 1 << 12)
+    path = tmp_path / "net.onnx"
+    onnx.save(packed(parser.parse_model(WIDE)), path)
+    arguments: dict[str, object] = {
+        "model": str(path),
+        "output": None,
+        "options": {"objective": "training", "training": {"loss": "mse"}, "max_candidates": 0},
+        "database": f"sqlite:///{tmp_path / 'superopt.db'}",
+        "started": None,
+    }
+    result = optimize_job.optimized(arguments, lambda _: None)
+    assert isinstance(result, Attached)
+    built = tmp_path / "built.onnx"
+    train_graph(path, StepSettings.from_json({"loss": "mse"})).save(built)
+    assert result.report.model.sha256 == built_from(built)
+    out, again = tmp_path / "out.onnx", tmp_path / "again"
+    result.save(out)
+    again.mkdir()
+    assert recorded_step(path, result.to_json(), again).read_bytes() == built.read_bytes()
+    assert load_model(out).proto.graph.initializer == load_model(built).proto.graph.initializer
 
 
 def test_a_step_is_optimised_as_it_is(

@@ -47,8 +47,10 @@ def large(model_path: Path, output_path: Path, options: Json, database_url: str,
 def by_algorithm(
     model_path: Path, output_path: Path, options: Json, database_url: str, progress: Progress
 ) -> Json:
-    """The real work; the report names a rule by bilinear algorithms as the one that was applied."""
-    done = optimize_file(model_path, output_path, options, database_url, progress)
+    """The real work with counted costs; the report names a rule by bilinear algorithms as the one that was
+    applied."""
+    counted = {**options, "objective": "flops"}
+    done = optimize_file(model_path, output_path, counted, database_url, progress)
     return json.loads(json.dumps(done).replace(_EQUATION, by_algorithms()))
 
 

@@ -53,9 +53,8 @@ def detach(model: Path, directory: Path, least: int) -> Path | None:
             if sum(field.end - field.start for field in initializers) < least:
                 return None
             path = directory / model.name
-            with (directory / _DATA).open("wb") as data:
-                head = _without_weights(content, graph, initializers, file, data)
-            path.write_bytes(head)
+            with path.open("xb") as written, (directory / _DATA).open("xb") as data:
+                written.write(_without_weights(content, graph, initializers, file, data))
             return path
     return None
 

@@ -60,6 +60,14 @@ def test_what_is_taken_apart_goes_together_again(tmp_path: Path) -> None:
     assert (tmp_path / "again.onnx").read_bytes() == path.read_bytes()
 
 
+def test_a_model_is_not_taken_apart_in_its_own_directory(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(_model().SerializeToString())
+    with pytest.raises(FileExistsError):
+        detach(path, tmp_path, least=1 << 14)
+    assert path.read_bytes() == _model().SerializeToString()
+
+
 def test_data_of_constants_goes_back_too(tmp_path: Path) -> None:
     path = tmp_path / "outside.onnx"
     proto = _model()
