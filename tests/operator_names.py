@@ -118,12 +118,12 @@ EXEMPTIONS: Mapping[str, Exemption] = {
     "superopt/onnx_io/emit/reductions.py": Exemption(_EMITS),
     "superopt/onnx_io/emit/selection.py": Exemption(_EMITS),
     "superopt/onnx_io/emit/shape.py": Exemption(_EMITS),
-    "superopt/onnx_io/lift/cuts.py": Exemption(_LIFTS),
-    "superopt/onnx_io/lift/elementwise.py": Exemption(_LIFTS),
-    "superopt/onnx_io/lift/layers.py": Exemption(_LIFTS),
-    "superopt/onnx_io/lift/reductions.py": Exemption(_LIFTS),
-    "superopt/onnx_io/lift/selection.py": Exemption(_LIFTS),
-    "superopt/onnx_io/lift/shape.py": Exemption(_LIFTS),
+    "superopt/onnx_io/lifting/cuts.py": Exemption(_LIFTS),
+    "superopt/onnx_io/lifting/elementwise.py": Exemption(_LIFTS),
+    "superopt/onnx_io/lifting/layers.py": Exemption(_LIFTS),
+    "superopt/onnx_io/lifting/reductions.py": Exemption(_LIFTS),
+    "superopt/onnx_io/lifting/selection.py": Exemption(_LIFTS),
+    "superopt/onnx_io/lifting/shape.py": Exemption(_LIFTS),
     "verifier/adjoints/dual.py": Exemption(
         "the derivative of a power is one, with a calculated exponent", frozenset({"power"})
     ),

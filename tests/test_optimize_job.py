@@ -22,7 +22,7 @@ from superopt.journeys.optimize_job import Attached
 from superopt.journeys.replay import replay
 from superopt.onnx_io import LiftedModel, LoweredModel, load_model
 from superopt.onnx_io.files import source
-from superopt.onnx_io.lower import lowering
+from superopt.onnx_io.lowering import models
 from superopt.optimizer.pipeline.judge import Compared, Equality
 from superopt.server.worker import work
 
@@ -109,7 +109,7 @@ class Counts:
 @pytest.fixture
 def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
     counts = Counts()
-    parsed, original, compare = source._parsed, lowering.original_of, Equality.compare
+    parsed, original, compare = source._parsed, models.original_of, Equality.compare
 
     def counted_load(content: bytes, name: str) -> onnx.ModelProto:
         counts.loaded[hashlib.sha256(content).hexdigest()] += 1
@@ -126,7 +126,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
         return compared
 
     monkeypatch.setattr(source, "_parsed", counted_load)
-    monkeypatch.setattr(lowering, "original_of", counted_lowering)
+    monkeypatch.setattr(models, "original_of", counted_lowering)
     monkeypatch.setattr(Equality, "compare", counted_judgement)
     return counts
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from superopt.errors import InvalidFileError
 from superopt.onnx_io import LoweredModel
-from superopt.onnx_io.lower.lowering import require_sorted
+from superopt.onnx_io.lowering.models import require_sorted
 from superopt.onnx_io.node_memory import TensorSize, tensor_sizes
 from superopt.onnx_io.protos import names_within
 from superopt.optimizer.cost.memory_session import PROPERTY, Allocator, MemoryPlan

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from superopt.ir.graph import Graph
 from superopt.onnx_io import LoweredModel
-from superopt.onnx_io.lift.lifting import computes_sizes
+from superopt.onnx_io.lifting.models import computes_sizes
 from superopt.onnx_io.protos import STANDARD_DOMAINS, nodes_within
 from superopt.ops.opaque import Opaque
 from superopt.optimizer.cost import Flops, GraphCost, Sizes

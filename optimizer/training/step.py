@@ -16,7 +16,7 @@ from superopt.onnx_io.bodies.branches import with_known_branches
 from superopt.onnx_io.bodies.functions import with_functions_inlined
 from superopt.onnx_io.changes.definitions import with_definitions
 from superopt.onnx_io.changes.freezing import freeze, open_axes
-from superopt.onnx_io.lower.extending import Extension, derived, extend, skeleton
+from superopt.onnx_io.lowering.extending import Extension, derived, extend, skeleton
 from superopt.onnx_io.protos import dtype_of
 from superopt.onnx_io.training.parameters import overridable_parameters
 from superopt.onnx_io.training.running_statistics import NEXT

@@ -24,7 +24,7 @@ from superopt.journeys.suspect_evidence import suspect_evidence
 from superopt.journeys.targets import find_target
 from superopt.object_cache import cached, source_key
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model
-from superopt.onnx_io.lift.lifting import computes_sizes
+from superopt.onnx_io.lifting.models import computes_sizes
 from superopt.ops import Opaque
 from superopt.optimizer import CancelToken, Measured, Options, Progress
 from superopt.optimizer.check import (

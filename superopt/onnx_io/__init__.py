@@ -4,9 +4,9 @@ from superopt.onnx_io.emit.emission import has_form
 from superopt.onnx_io.emit.folding import fold
 from superopt.onnx_io.files.saving import LoweredModel, require_destination
 from superopt.onnx_io.files.source import ModelSource, SourceModel, external_locations, load_model
-from superopt.onnx_io.lift.lifting import LiftedModel, lift
-from superopt.onnx_io.lower.executed import Executed, executed
-from superopt.onnx_io.lower.lowering import build_model, lower
+from superopt.onnx_io.lifting.models import LiftedModel, lift
+from superopt.onnx_io.lowering.executed import Executed, executed
+from superopt.onnx_io.lowering.models import build_model, lower
 from superopt.onnx_io.protos import stored_bytes
 
 __all__ = [

@@ -11,11 +11,11 @@ import pytest
 from superopt.errors import UnsupportedError
 from superopt.ir import CyclicGraphError, NodeId, Plan, TensorType, Value
 from superopt.onnx_io import LiftedModel, lift, load_model, lower
-from superopt.onnx_io.lower.ordering import in_order
+from superopt.onnx_io.lowering.ordering import in_order
 from superopt.ops import Opaque
 from superopt.ops.shape import Broadcast
 from tests.onnx_io.kit import assert_same_results, model, node, tensor, value, weight
-from tests.onnx_io.lower.test_lowering import rewritten
+from tests.onnx_io.lowering.test_lowering import rewritten
 
 DISTRIBUTE = "mul(add(x, y), z) => add(mul(x, z), mul(y, z))"
 COMMUTE = "add(x, y) => add(y, x)"

@@ -12,7 +12,7 @@ from superopt.ir.dimensions import as_symbol
 from superopt.ir.graph import Graph, Input, NodeId, Value
 from superopt.ir.types import TensorType
 from superopt.onnx_io import LiftedModel
-from superopt.onnx_io.lower.extending import Extension, extend
+from superopt.onnx_io.lowering.extending import Extension, extend
 from superopt.optimizer.cost.runtime import LoadedModel
 
 Feeds = Mapping[str, Array]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from superopt.axioms import AxiomSet, load_axioms
 from superopt.onnx_io.files.source import OLDEST_OPSET
-from superopt.onnx_io.lift.understood import (
+from superopt.onnx_io.lifting.understood import (
     newest_operator_set,
     opaque_nodes,
     size_nodes,

@@ -12,7 +12,7 @@ from superopt.onnx_io.bodies.names import rename
 from superopt.onnx_io.changes.simplifying import DISPOSABLE
 from superopt.onnx_io.files.external import stored_tensor
 from superopt.onnx_io.files.stored import StoredTensor
-from superopt.onnx_io.lower.writing import PREFIX
+from superopt.onnx_io.lowering.writing import PREFIX
 from superopt.onnx_io.protos import STANDARD_DOMAINS, captured_names, subgraphs
 
 _SHARED = 1024

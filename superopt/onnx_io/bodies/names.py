@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import onnx
 
-from superopt.onnx_io.lower.writing import PREFIX
+from superopt.onnx_io.lowering.writing import PREFIX
 from superopt.onnx_io.protos import subgraphs
 
 

@@ -10,7 +10,7 @@ from superopt.ir.graph import Node
 from superopt.ir.types import ElementType
 from superopt.onnx_io.emit.elementwise import number
 from superopt.onnx_io.emit.recipes import Emission, Operand, Recipe, Writer
-from superopt.onnx_io.lift.reductions import AXES_ARE_AN_OPERAND
+from superopt.onnx_io.lifting.reductions import AXES_ARE_AN_OPERAND
 from superopt.ops.base import Operator, axis_of
 from superopt.ops.normalization import LayerNormalization, RmsNormalization
 from superopt.ops.reduction import ReduceMax, ReduceMean, ReduceMin, ReduceSum, Reduction

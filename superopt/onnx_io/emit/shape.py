@@ -13,7 +13,7 @@ from superopt.ir.dimensions import Atom, Dimension, FloorDivision, symbols_of
 from superopt.ir.graph import GraphOperator, Node, NodeId, Value
 from superopt.ir.types import ElementType
 from superopt.onnx_io.emit.recipes import Emission, Number, Operand, Recipe, Writer
-from superopt.onnx_io.lift.cuts import PAD_TAKES_OPERANDS, SLICE_TAKES_OPERANDS
+from superopt.onnx_io.lifting.cuts import PAD_TAKES_OPERANDS, SLICE_TAKES_OPERANDS
 from superopt.onnx_io.protos import dtype_of
 from superopt.ops.base import axis_of
 from superopt.ops.filled import Full, Ones

@@ -10,7 +10,7 @@ import numpy as np
 from superopt.domains import Array
 from superopt.ir.types import ElementType
 from superopt.onnx_io.emit.recipes import OnnxAttribute, Writer
-from superopt.onnx_io.lift.cuts import SLICE_TAKES_OPERANDS
+from superopt.onnx_io.lifting.cuts import SLICE_TAKES_OPERANDS
 from superopt.onnx_io.protos import dtype_of
 
 SPLIT_TAKES_OPERANDS = 13

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import onnx
 
-from superopt.onnx_io.lower.ordering import in_order
+from superopt.onnx_io.lowering.ordering import in_order
 from superopt.onnx_io.protos import captured_names, copy_without_graph
 
 

@@ -12,7 +12,7 @@ from superopt.ir.types import TensorType
 from superopt.onnx_io.changes.simplifying import simplify
 from superopt.onnx_io.files.external import stored_tensor
 from superopt.onnx_io.files.source import SourceModel
-from superopt.onnx_io.lift.lifting import LiftedModel
+from superopt.onnx_io.lifting.models import LiftedModel
 from superopt.onnx_io.sizes.inference import infer_types, without_weights
 
 Shape = Sequence[int]

@@ -14,7 +14,7 @@ from superopt import zoo
 from superopt.axioms import load_axioms
 from superopt.errors import InvalidModelError, InvalidOptionError, SuperoptError, UnsupportedError
 from superopt.onnx_io import ModelSource, lift, load_model
-from superopt.onnx_io.lower import extending
+from superopt.onnx_io.lowering import extending
 from superopt.optimizer.training.description import Role, read_description
 from superopt.optimizer.training.running import Step
 from superopt.optimizer.training.step import BuiltStep, build_step

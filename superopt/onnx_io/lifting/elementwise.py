@@ -11,7 +11,7 @@ import numpy as np
 from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import Value
 from superopt.ir.types import ElementType, TensorType
-from superopt.onnx_io.lift.site import NotLiftedError, Site, finite_fraction
+from superopt.onnx_io.lifting.site import NotLiftedError, Site, finite_fraction
 from superopt.ops.activation import HardSigmoid, Relu
 from superopt.ops.affine import BiasAdd, ChannelScale
 from superopt.ops.base import Operator

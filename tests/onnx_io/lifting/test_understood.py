@@ -6,7 +6,7 @@ import pytest
 
 from superopt import zoo
 from superopt.onnx_io import lift, load_model
-from superopt.onnx_io.lift.understood import opaque_nodes, size_nodes, understood_nodes
+from superopt.onnx_io.lifting.understood import opaque_nodes, size_nodes, understood_nodes
 from superopt.ops import Opaque
 from superopt.ops.base import Operator
 

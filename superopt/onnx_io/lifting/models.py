@@ -16,13 +16,13 @@ from superopt.ir.graph import Graph, GraphEditor, GraphOperator, Input, NodeId, 
 from superopt.ir.types import ElementType, TensorType, UnknownType, ValueType
 from superopt.onnx_io.changes.simplifying import followed_constants, simplify
 from superopt.onnx_io.files.source import SourceModel
-from superopt.onnx_io.lift.cuts import CUTS
-from superopt.onnx_io.lift.elementwise import ELEMENTWISE, Lifter
-from superopt.onnx_io.lift.layers import LAYERS
-from superopt.onnx_io.lift.reductions import REDUCTIONS
-from superopt.onnx_io.lift.selection import SELECTION
-from superopt.onnx_io.lift.shape import MOVEMENT
-from superopt.onnx_io.lift.site import NotLiftedError, Site, known_number, number_array
+from superopt.onnx_io.lifting.cuts import CUTS
+from superopt.onnx_io.lifting.elementwise import ELEMENTWISE, Lifter
+from superopt.onnx_io.lifting.layers import LAYERS
+from superopt.onnx_io.lifting.reductions import REDUCTIONS
+from superopt.onnx_io.lifting.selection import SELECTION
+from superopt.onnx_io.lifting.shape import MOVEMENT
+from superopt.onnx_io.lifting.site import NotLiftedError, Site, known_number, number_array
 from superopt.onnx_io.protos import STANDARD_DOMAINS, captured_names, element_type, names_within, subgraphs
 from superopt.onnx_io.sizes.declarations import without_false_types
 from superopt.onnx_io.sizes.inference import infer_types

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from superopt.ir.dimensions import Dimension, floor_divide, product
 from superopt.ir.graph import Value
 from superopt.ir.types import ElementType, TensorType
-from superopt.onnx_io.lift.elementwise import Lifter
-from superopt.onnx_io.lift.site import NotLiftedError, Site
+from superopt.onnx_io.lifting.elementwise import Lifter
+from superopt.onnx_io.lifting.site import NotLiftedError, Site
 from superopt.ops.base import axis_of
 from superopt.ops.elementwise import Identity
 from superopt.ops.matrix import Transpose

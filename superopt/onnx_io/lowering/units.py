@@ -11,7 +11,7 @@ import onnx
 from superopt.ir.graph import Value
 from superopt.onnx_io.emit.recipes import Recipe
 from superopt.onnx_io.files.stored import StoredTensor
-from superopt.onnx_io.lower.kept import KeptNode
+from superopt.onnx_io.lowering.kept import KeptNode
 
 
 @dataclass(frozen=True, slots=True)

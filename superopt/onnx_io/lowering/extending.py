@@ -16,15 +16,15 @@ from superopt.onnx_io.files.external import is_external, stored_tensor
 from superopt.onnx_io.files.saving import LoweredModel
 from superopt.onnx_io.files.source import SourceModel
 from superopt.onnx_io.files.stored import ArrayTensor
-from superopt.onnx_io.lift.lifting import LiftedModel
-from superopt.onnx_io.lower.lowering import (
+from superopt.onnx_io.lifting.models import LiftedModel
+from superopt.onnx_io.lowering.models import (
     declaration,
     fill_graph,
     kept_initializers,
     original_of,
     require_sorted,
 )
-from superopt.onnx_io.lower.writing import GraphWriter
+from superopt.onnx_io.lowering.writing import GraphWriter
 from superopt.onnx_io.protos import copy_with_initializers, copy_without_graph
 
 INLINE_BYTES = 1 << 30

@@ -12,8 +12,8 @@ import onnx
 from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import Value
 from superopt.ir.types import ElementType, TensorType
-from superopt.onnx_io.lift.elementwise import Lifter
-from superopt.onnx_io.lift.site import NotLiftedError, Site, known_number
+from superopt.onnx_io.lifting.elementwise import Lifter
+from superopt.onnx_io.lifting.site import NotLiftedError, Site, known_number
 from superopt.ops.base import axis_of
 from superopt.ops.elementwise import Identity
 from superopt.ops.filled import Full

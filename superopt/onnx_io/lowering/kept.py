@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from superopt.ir.graph import Graph, NodeId, Value
 from superopt.onnx_io.emit.recipes import Emission
 from superopt.onnx_io.emit.shape import outer_split
-from superopt.onnx_io.lift.lifting import Group, LiftedModel
+from superopt.onnx_io.lifting.models import Group, LiftedModel
 from superopt.ops import Opaque
 from superopt.ops.shape import Cutting
 from superopt.traversal import acyclic

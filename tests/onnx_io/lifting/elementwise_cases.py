@@ -7,7 +7,7 @@ import numpy as np
 from onnx import TensorProto
 
 from tests.onnx_io.kit import node, tensor, value, weight
-from tests.onnx_io.lifting import Case
+from tests.onnx_io.lifting.case import Case
 
 ELEMENTWISE = (
     Case(

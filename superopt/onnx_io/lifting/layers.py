@@ -7,8 +7,8 @@ from fractions import Fraction
 
 from superopt.ir.graph import Value
 from superopt.ir.types import TensorType
-from superopt.onnx_io.lift.elementwise import Lifter, broadcast_shape, channel_axis
-from superopt.onnx_io.lift.site import NotLiftedError, Site
+from superopt.onnx_io.lifting.elementwise import Lifter, broadcast_shape, channel_axis
+from superopt.onnx_io.lifting.site import NotLiftedError, Site
 from superopt.ops.activation import LogSoftmax, Softmax
 from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd
 from superopt.ops.base import axis_of

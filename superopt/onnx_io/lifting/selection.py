@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from superopt.ir.graph import Value
-from superopt.onnx_io.lift.elementwise import Lifter, pointwise
-from superopt.onnx_io.lift.site import NotLiftedError, Site
+from superopt.onnx_io.lifting.elementwise import Lifter, pointwise
+from superopt.onnx_io.lifting.site import NotLiftedError, Site
 from superopt.onnx_io.protos import ONNX_ELEMENTS, element_type
 from superopt.ops.base import Operator
 from superopt.ops.elementwise import Identity

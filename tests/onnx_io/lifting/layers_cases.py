@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from tests.onnx_io.kit import node, tensor, value, weight
-from tests.onnx_io.lifting import Case
+from tests.onnx_io.lifting.case import Case
 
 LAYERS = (
     Case(

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 from superopt.ir.graph import Value
-from superopt.onnx_io.lift.elementwise import Lifter
-from superopt.onnx_io.lift.site import NotLiftedError, Site
+from superopt.onnx_io.lifting.elementwise import Lifter
+from superopt.onnx_io.lifting.site import NotLiftedError, Site
 from superopt.ops.base import Operator, axis_of
 from superopt.ops.elementwise import Identity, Power, Scale
 from superopt.ops.normalization import LayerNormalization, RmsNormalization

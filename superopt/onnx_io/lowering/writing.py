@@ -19,9 +19,9 @@ from superopt.onnx_io.emit.folding import Folder
 from superopt.onnx_io.emit.recipes import Emission, Number, OnnxAttribute, Operand, Recipe
 from superopt.onnx_io.emit.shape import outer_split
 from superopt.onnx_io.files.stored import SpilledTensor, StoredTensor, pieces
-from superopt.onnx_io.lower.kept import KeptNode, splits_to_merge
-from superopt.onnx_io.lower.ordering import in_order
-from superopt.onnx_io.lower.units import Copy, Original, Stored, Unit, Written
+from superopt.onnx_io.lowering.kept import KeptNode, splits_to_merge
+from superopt.onnx_io.lowering.ordering import in_order
+from superopt.onnx_io.lowering.units import Copy, Original, Stored, Unit, Written
 from superopt.onnx_io.protos import captured_names, dtype_of, renamed
 from superopt.ops import Opaque
 from superopt.ops.shape import Cutting

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from tests.onnx_io.kit import node, tensor, value
-from tests.onnx_io.lifting import Case
+from tests.onnx_io.lifting.case import Case
 
 SELECTION = (
     Case(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.onnx_io.kit import node, tensor, value, weight
-from tests.onnx_io.lifting import Case
+from tests.onnx_io.lifting.case import Case
 
 SHAPES = (
     Case(

@@ -13,8 +13,8 @@ from typing import cast
 import onnx
 
 from superopt.onnx_io.files.source import OLDEST_OPSET
-from superopt.onnx_io.lift.lifting import LIFTERS, SPECIAL
-from superopt.onnx_io.lift.site import Site
+from superopt.onnx_io.lifting.models import LIFTERS, SPECIAL
+from superopt.onnx_io.lifting.site import Site
 from superopt.onnx_io.sizes.shape_data import RULES, SIZE_READERS
 from superopt.ops import OPERATORS
 from superopt.ops.base import Operator

@@ -16,10 +16,10 @@ from superopt.ir.plan import Plan
 from superopt.ir.types import TensorType, UnknownType
 from superopt.onnx_io.files.saving import LoweredModel
 from superopt.onnx_io.files.source import IR_WITH_FREE_INITIALIZERS, SourceModel
-from superopt.onnx_io.lift.lifting import LiftedModel
-from superopt.onnx_io.lower.kept import kept_nodes
-from superopt.onnx_io.lower.units import Original, Written
-from superopt.onnx_io.lower.writing import GraphWriter
+from superopt.onnx_io.lifting.models import LiftedModel
+from superopt.onnx_io.lowering.kept import kept_nodes
+from superopt.onnx_io.lowering.units import Original, Written
+from superopt.onnx_io.lowering.writing import GraphWriter
 from superopt.onnx_io.protos import (
     ONNX_ELEMENTS,
     captured_names,

@@ -9,11 +9,11 @@ from superopt.ir.text import format_graph
 from superopt.onnx_io import lift, load_model
 from tests.onnx_io.forcing import written_anew
 from tests.onnx_io.kit import assert_same_results, listing
-from tests.onnx_io.lifting import Case
-from tests.onnx_io.lifting_elementwise import ELEMENTWISE
-from tests.onnx_io.lifting_layers import LAYERS
-from tests.onnx_io.lifting_selection import SELECTION
-from tests.onnx_io.lifting_shapes import SHAPES
+from tests.onnx_io.lifting.case import Case
+from tests.onnx_io.lifting.elementwise_cases import ELEMENTWISE
+from tests.onnx_io.lifting.layers_cases import LAYERS
+from tests.onnx_io.lifting.selection_cases import SELECTION
+from tests.onnx_io.lifting.shapes_cases import SHAPES
 
 CASES = (*ELEMENTWISE, *LAYERS, *SELECTION, *SHAPES)
 
