@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from superopt.defects import first_defect
 from superopt.errors import InvalidModelError
 from superopt.protobuf_wire import WireError, metadata_of
 
@@ -78,9 +79,7 @@ def plan_from(text: str) -> MemoryPlan:
     try:
         return TypeAdapter(MemoryPlan).validate_json(text)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "value"
-        raise InvalidModelError(f"metadata {PROPERTY!r}: {where}: {first['msg']}") from error
+        raise InvalidModelError(f"metadata {PROPERTY!r}: {first_defect(error, 'value')}") from error
 
 
 def realise(plan: MemoryPlan | None, options: Any, runtime: Any) -> None:

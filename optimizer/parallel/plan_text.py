@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import cast
 
 from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.ir.graph import Input, NodeId
 from superopt.ir.plan import Fetch, Parallelism, Plan, Residence
 from superopt.optimizer.parallel.fetches import resident
-from superopt.optimizer.parallel.kernel_text import kernels_from_json, kernels_to_json
+from superopt.optimizer.parallel.kernel_text import kernels_to_json, with_kernels
+from superopt.optimizer.parallel.plan_document import (
+    FetchEntry,
+    OperatorEntry,
+    Parts,
+    ResidenceEntry,
+    read_document,
+)
 from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.tasks import sizes_text
 from superopt.optimizer.parallel.terms import admits
@@ -23,38 +28,13 @@ def plan_from_json(values: Mapping[str, object], subject: Subject, devices: int)
     """The plan of a report, or of an object with ``operators``, and perhaps ``microbatches``, ``residence``
     and ``kernels``. Raises InvalidFileError for a malformed entry, and for one that names an unknown node, or
     devices that do not exist, or degrees that do not divide a node or an input."""
-    section = values.get("parallel", values)
-    if not isinstance(section, dict):
-        raise InvalidFileError("plan: expected a report with a section parallel, or the section itself")
-    content = cast("Mapping[str, object]", section)
-    entries = content.get("operators")
-    if not isinstance(entries, list):
-        raise InvalidFileError("plan: expected a list as operators")
-    microbatches = content.get("microbatches", 1)
-    if not isinstance(microbatches, int) or isinstance(microbatches, bool) or microbatches < 1:
-        raise InvalidFileError(f"plan: expected a number of at least 1 as microbatches, got {microbatches!r}")
-    how: dict[NodeId, Parallelism] = {}
-    for number, entry in enumerate(cast("list[object]", entries), start=1):
-        where = f"plan: operator {number}"
-        if not isinstance(entry, dict):
-            raise InvalidFileError(f"{where}: expected an object, got {entry!r}")
-        node, mapping = _mapping(cast("Mapping[str, object]", entry), where)
-        if node not in subject.numbers:
-            raise InvalidFileError(f"{where}: the graph has no operator {node}")
-        operation = subject.operations[subject.numbers[node]]
-        if not admits(operation.splits, mapping.degrees):
-            sizes = sizes_text(operation.splits)
-            raise InvalidFileError(
-                f"{where}: node {node} ({operation.operator.name}) cannot be divided by "
-                f"{list(mapping.degrees)}: its task dimensions are {sizes or 'none'}"
-            )
-        if max(mapping.devices) >= devices:
-            last = max(mapping.devices)
-            raise InvalidFileError(f"{where}: there is no device {last} among {devices}, counted from 0")
-        how[node] = mapping
-    residence = _residences(content.get("residence", []), subject, devices)
-    fusion, buckets, order = kernels_from_json(content.get("kernels"), subject)
-    plan = Plan(fusion, MappingProxyType(how), microbatches, residence, buckets, order)
+    content = read_document(values.get("parallel", values))
+    plan = Plan(
+        parallel=MappingProxyType(_operators(content.operators, subject, devices)),
+        microbatches=content.microbatches,
+        residence=MappingProxyType(_residences(content.residence, subject, devices)),
+    )
+    plan = with_kernels(plan, content.kernels, subject)
     try:
         resident(subject.graph, plan)
     except InvalidOptionError as error:
@@ -103,67 +83,47 @@ def residence_to_json(plan: Plan, subject: Subject) -> list[dict[str, object]]:
     ]
 
 
-def _residences(values: object, subject: Subject, devices: int) -> Mapping[NodeId, Residence]:
-    if not isinstance(values, list):
-        raise InvalidFileError(f"plan: expected a list as residence, got {values!r}")
+def _operators(
+    entries: Sequence[OperatorEntry], subject: Subject, devices: int
+) -> Mapping[NodeId, Parallelism]:
+    found: dict[NodeId, Parallelism] = {}
+    for number, entry in enumerate(entries):
+        where = f"plan: operators.{number}"
+        node, degrees = NodeId(entry.node), tuple(entry.degrees)
+        if node not in subject.numbers:
+            raise InvalidFileError(f"{where}: the graph has no operator {node}")
+        operation = subject.operations[subject.numbers[node]]
+        if not admits(operation.splits, degrees):
+            sizes = sizes_text(operation.splits)
+            raise InvalidFileError(
+                f"{where}: node {node} ({operation.operator.name}) cannot be divided by "
+                f"{entry.degrees}: its task dimensions are {sizes or 'none'}"
+            )
+        found[node] = Parallelism(degrees, _devices(entry, devices, where), entry.copies, entry.stage)
+    return found
+
+
+def _residences(
+    entries: Sequence[ResidenceEntry], subject: Subject, devices: int
+) -> Mapping[NodeId, Residence]:
     found: dict[NodeId, Residence] = {}
-    for number, entry in enumerate(cast("list[object]", values), start=1):
-        where = f"plan: residence {number}"
-        if not isinstance(entry, dict):
-            raise InvalidFileError(f"{where}: expected an object, got {entry!r}")
-        content = cast("Mapping[str, object]", entry)
-        node = NodeId(_numbers([content.get("node")], f"{where}: node", 0)[0])
-        degrees, held, copies = _parts(content, where)
-        if max(held) >= devices:
-            raise InvalidFileError(f"{where}: there is no device {max(held)} among {devices}, counted from 0")
-        found[node] = Residence(degrees, held, copies, tuple(_fetches(content, where, subject)))
-    return MappingProxyType(found)
+    for number, entry in enumerate(entries):
+        where = f"plan: residence.{number}"
+        for fetch in entry.fetches:
+            if fetch.after is not None and fetch.after not in subject.graph.nodes:
+                raise InvalidFileError(f"{where}: after: the graph has no node {fetch.after}")
+        held, fetches = _devices(entry, devices, where), tuple(map(_fetch, entry.fetches))
+        found[NodeId(entry.node)] = Residence(tuple(entry.degrees), held, entry.copies, fetches)
+    return found
 
 
-def _fetches(entry: Mapping[str, object], where: str, subject: Subject) -> Iterator[Fetch]:
-    values = entry.get("fetches", [])
-    if not isinstance(values, list):
-        raise InvalidFileError(f"{where}: expected a list as fetches, got {values!r}")
-    for value in cast("list[object]", values):
-        if not isinstance(value, dict):
-            raise InvalidFileError(f"{where}: fetches: expected objects, got {value!r}")
-        fetch = cast("Mapping[str, object]", value)
-        readers = _numbers(fetch.get("readers"), f"{where}: readers", 0)
-        after = fetch.get("after")
-        issued = None if after is None else NodeId(_numbers([after], f"{where}: after", 0)[0])
-        if issued is not None and issued not in subject.graph.nodes:
-            raise InvalidFileError(f"{where}: after: the graph has no node {issued}")
-        bundle = fetch.get("bundle")
-        together = None if bundle is None else _numbers([bundle], f"{where}: bundle", 0)[0]
-        yield Fetch(tuple(map(NodeId, readers)), issued, together)
+def _fetch(entry: FetchEntry) -> Fetch:
+    issued = None if entry.after is None else NodeId(entry.after)
+    return Fetch(tuple(map(NodeId, entry.readers)), issued, entry.bundle)
 
 
-def _mapping(entry: Mapping[str, object], where: str) -> tuple[NodeId, Parallelism]:
-    node = _numbers([entry.get("node")], f"{where}: node", 0)[0]
-    stage = _numbers([entry.get("stage", 0)], f"{where}: stage", 0)[0]
-    degrees, devices, copies = _parts(entry, where)
-    return NodeId(node), Parallelism(degrees, devices, copies, stage)
-
-
-def _parts(entry: Mapping[str, object], where: str) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    """Degrees, devices and copies."""
-    degrees = _numbers(entry.get("degrees"), f"{where}: degrees", 1)
-    devices = _numbers(entry.get("devices"), f"{where}: devices", 0)
-    copies = _numbers([entry.get("copies", 1)], f"{where}: copies", 1)[0]
-    tasks = math.prod(degrees) * copies
-    if len(devices) != tasks or len(set(devices)) != tasks:
-        raise InvalidFileError(
-            f"{where}: expected {tasks} different devices for degrees {list(degrees)} and {copies} copies, "
-            f"got {list(devices)}"
-        )
-    return degrees, devices, copies
-
-
-def _numbers(values: object, where: str, least: int) -> tuple[int, ...]:
-    if not isinstance(values, Sequence) or isinstance(values, str):
-        raise InvalidFileError(f"{where}: expected a list of numbers, got {values!r}")
-    numbers = cast("Sequence[object]", values)
-    for number in numbers:
-        if not isinstance(number, int) or isinstance(number, bool) or number < least:
-            raise InvalidFileError(f"{where}: expected a whole number of at least {least}, got {number!r}")
-    return tuple(cast("Sequence[int]", numbers))
+def _devices(entry: Parts, count: int, where: str) -> tuple[int, ...]:
+    if max(entry.devices) >= count:
+        last = max(entry.devices)
+        raise InvalidFileError(f"{where}: there is no device {last} among {count}, counted from 0")
+    return tuple(entry.devices)

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from superopt.defects import first_defect
 from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.files import atomic_path
 from superopt.optimizer.cost.runtime import Array
@@ -155,9 +156,7 @@ def _course(path: Path, metadata: Mapping[str, str]) -> Course:
     try:
         return _COURSE.validate_json(metadata[KEY])
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the document"
-        raise InvalidFileError(f"{path}: metadata {KEY!r}: {place}: {first['msg']}") from None
+        raise InvalidFileError(f"{path}: metadata {KEY!r}: {first_defect(error)}") from None
 
 
 def _require_same_states(path: Path, stored: Mapping[str, Array], states: Mapping[str, Array]) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from superopt.defects import first_defect
 from superopt.errors import InvalidModelError
 from superopt.onnx_io.protos import element_type
 from superopt.optimizer.training.metadata import PROPERTY
@@ -158,9 +159,7 @@ def parse_description(text: str, where: str) -> StepDescription:
     try:
         return _DESCRIPTION.validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the document"
-        raise InvalidModelError(f"{where}: metadata {PROPERTY!r}: {place}: {first['msg']}") from None
+        raise InvalidModelError(f"{where}: metadata {PROPERTY!r}: {first_defect(error)}") from None
 
 
 def require_description(model: onnx.ModelProto, description: StepDescription, where: str) -> None:

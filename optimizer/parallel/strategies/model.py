@@ -19,6 +19,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from superopt.defects import first_defect
 from superopt.errors import InvalidFileError, InvalidOptionError
 
 FORMAT = 1
@@ -155,9 +156,7 @@ def strategy_from_json(content: bytes, where: str) -> Strategy:
     try:
         return _STRATEGY.validate_json(content)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the document"
-        raise InvalidFileError(f"{where}: strategy: {place}: {first['msg']}") from None
+        raise InvalidFileError(f"{where}: strategy: {first_defect(error)}") from None
 
 
 def strategy_to_text(strategy: Strategy) -> str:

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from superopt.defects import first_defect
 from superopt.equations import spelled
 from superopt.errors import InvalidFileError, InvalidOptionError, SuperoptError
 from superopt.generator.bilinear import (
@@ -228,9 +229,7 @@ def _checked(path: Path, number: int, line: str) -> AlgorithmRecord:
         record = AlgorithmRecord.model_validate_json(line)
         computes = record.algorithm.computes(record.map)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "line"
-        raise InvalidFileError(f"{path}:{number}: {place}: {first['msg']}") from error
+        raise InvalidFileError(f"{path}:{number}: {first_defect(error, 'line')}") from error
     except (ValueError, ZeroDivisionError, SuperoptError) as error:
         raise InvalidFileError(f"{path}:{number}: no bilinear algorithm: {error}") from error
     if not computes:

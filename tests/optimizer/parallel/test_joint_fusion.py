@@ -156,36 +156,31 @@ def test_plans_in_which_devices_differ_are_refused_with_the_reason() -> None:
             Problem.of(simulator().simulate(plan))
 
 
-@pytest.mark.parametrize(
-    ("kernels", "sentence"),
-    [
-        (3, "expected an object, got 3"),
-        ({"groups": [{"head": 99999}]}, "group 1, head: expected a node of the graph, got 99999"),
-        ({"buckets": [3]}, "bucket 1: expected a list, got 3"),
-        ({"buckets": [[[99999, 0]]]}, "bucket 1: expected a node of the graph, got 99999"),
-        ({"order": [True]}, "order: expected a node of the graph, got True"),
-    ],
-)
-def test_malformed_kernels_of_a_file_are_named(kernels: object, sentence: str) -> None:
-    subject = small_step().subject
-    with pytest.raises(InvalidFileError, match=f"plan, kernels.*{sentence}"):
-        plan_from_json({"operators": [], "kernels": kernels}, subject, DEVICES)
-
-
-def test_malformed_members_and_ports_are_named() -> None:
+def test_malformed_kernels_of_a_file_are_named() -> None:
     subject = small_step().subject
     node = subject.operations[0].node
-    cases = {
-        "group 1, nodes: expected a list, got None": {"groups": [{"head": node}]},
-        "group 1, duplicated: expected a list, got 3": {
-            "groups": [{"head": node, "nodes": [node], "duplicated": 3}]
+    whole: dict[str, object] = {"head": node, "nodes": [node]}
+    cases: dict[str, object] = {
+        "kernels: Input should be a valid dictionary or instance of KernelsEntry, got 3": 3,
+        "kernels.groups.0.nodes: Field required": {"groups": [{"head": node}]},
+        "kernels.groups.0.duplicated: Input should be a valid list, got 3": {
+            "groups": [{**whole, "duplicated": 3}]
         },
-        f"bucket 1: expected a port of node {node} from 0 to 0, got 1": {"buckets": [[[node, 1]]]},
-        "bucket 1: expected a node and a port": {"buckets": [[[node, False]]]},
+        "kernels.groups.1: node 0 is the head of another group, too": {"groups": [whole, whole]},
+        "kernels.groups.0.head: expected a node of the graph, got 99999": {
+            "groups": [{**whole, "head": 99999}]
+        },
+        "kernels.buckets.0: Input should be a valid list, got 3": {"buckets": [3]},
+        "kernels.buckets.0: expected a node of the graph, got 99999": {"buckets": [[[99999, 0]]]},
+        f"kernels.buckets.0: expected a port of node {node} from 0 to 0, got 1": {"buckets": [[[node, 1]]]},
+        "kernels.buckets.0.0.1: Input should be a valid integer, got False": {"buckets": [[[node, False]]]},
+        "kernels.buckets.0.0: List should have at least 2 items": {"buckets": [[[node]]]},
+        "kernels.order.0: Input should be a valid integer, got True": {"order": [True]},
     }
     for sentence, kernels in cases.items():
-        with pytest.raises(InvalidFileError, match=sentence):
+        with pytest.raises(InvalidFileError) as raised:
             plan_from_json({"operators": [], "kernels": kernels}, subject, DEVICES)
+        assert str(raised.value).startswith(f"plan: {sentence.replace('node 0 is', f'node {node} is')}")
 
 
 def test_searches_are_deterministic_and_not_slower_than_the_rules() -> None:

@@ -136,12 +136,13 @@ def test_a_plan_is_what_is_read_back_from_its_text() -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"node": 77}, "operator 1: the graph has no operator 77"),
-        ({"node": "first"}, "operator 1: node: expected a whole number of at least 0, got 'first'"),
+        ({"node": 77}, "plan: operators.0: the graph has no operator 77"),
+        ({"node": "first"}, "plan: operators.0.node: Input should be a valid integer, got 'first'"),
+        ({"stage": -1}, "plan: operators.0.stage: Input should be greater than or equal to 0, got -1"),
         ({"degrees": [3, 1, 1], "devices": [0, 1, 2]}, "cannot be divided by .3, 1, 1.: its task dimensions"),
         ({"degrees": [2, 1, 1], "devices": [0, 9]}, "there is no device 9 among 2"),
         ({"degrees": [2, 1, 1], "devices": [0, 0]}, "expected 2 different devices"),
-        ({"degrees": None}, "degrees: expected a list of numbers, got None"),
+        ({"degrees": None}, "plan: operators.0.degrees: Input should be a valid list, got None"),
     ],
 )
 def test_a_bad_plan_is_one_clear_error(changed: Mapping[str, object], message: str) -> None:
