@@ -15,7 +15,7 @@ from superopt.onnx_io.lowering.ordering import in_order
 from superopt.ops import Opaque
 from superopt.ops.shape import Broadcast
 from tests.onnx_io.kit import assert_same_results, model, node, tensor, value, weight
-from tests.onnx_io.lowering.test_lowering import rewritten
+from tests.onnx_io.lowering.rewriting import rewritten
 
 DISTRIBUTE = "mul(add(x, y), z) => add(mul(x, z), mul(y, z))"
 COMMUTE = "add(x, y) => add(y, x)"

@@ -17,9 +17,9 @@ from superopt.optimizer import Measured, Options, Pipeline, Request, html_of
 from superopt.optimizer.cost import MemoryCostStore
 from superopt.optimizer.explanation.amounts import amount, change, signed
 from tests.equations.test_abbreviation import FULL, SHORT
+from tests.optimizer.graphs import skewed_products
 from tests.optimizer.models import model_of
 from tests.optimizer.rules import ASSOCIATIVE, rules
-from tests.optimizer.test_optimize import skewed_products
 
 Report = dict[str, object]
 

@@ -12,42 +12,18 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 from superopt.equations import parse_equation
-from superopt.errors import SuperoptError, UnsupportedError
-from superopt.ir import FusionGroup, Graph, NodeId, Plan, Value
-from superopt.onnx_io import LiftedModel, build_model, fold, lift, load_model, lower
+from superopt.errors import UnsupportedError
+from superopt.ir import FusionGroup, Plan, Value
+from superopt.onnx_io import build_model, fold, lift, load_model, lower
 from superopt.onnx_io.files.stored import SpilledTensor
 from superopt.ops.elementwise import Identity
 from superopt.rewriting import apply_match, find_matches, substitutions_of
 from tests.onnx_io.forcing import written_anew
 from tests.onnx_io.kit import assert_same_results, graph, listing, model, node, run, tensor, value, weight
+from tests.onnx_io.lowering.rewriting import COMMUTE, after, rewritten, touch
 from tests.onnx_io.odd_models import ODD_MODELS
 
 IMAGE = [value("x", [2, 4, 6, 6])]
-
-
-def rewritten(lifted: LiftedModel, *rules: str) -> Graph:
-    """The graph after each rule was applied at its first match."""
-    current = lifted.graph
-    for rule in rules:
-        (substitution, *_) = substitutions_of(parse_equation(rule), "rule")
-        for match in find_matches(current, substitution):
-            rewrite = apply_match(current, match)
-            if rewrite is not None:
-                current = rewrite.graph
-                break
-        else:
-            raise AssertionError(f"{rule} does not apply")
-    return current
-
-
-def after(made: onnx.ModelProto, *rules: str) -> bytes:
-    """The model rewritten, checked, and compared with what it was."""
-    content = made.SerializeToString()
-    lifted = lift(load_model(content))
-    result = lower(lifted, rewritten(lifted, *rules), Plan()).to_bytes()
-    onnx.checker.check_model(result, full_check=True)
-    assert_same_results(content, result, rtol=1e-4)
-    return result
 
 
 def weights_of(content: bytes) -> dict[str, tuple[int, ...]]:
@@ -57,8 +33,6 @@ def weights_of(content: bytes) -> dict[str, tuple[int, ...]]:
 
 AFFINE_INTO_CONV = """affine[axis=1](conv[stride=s, padding=p](x, w), a, b)
     => bias_add[axis=1](conv[stride=s, padding=p](x, channel_scale[axis=0](w, a)), b)"""
-RELU_TWICE = "relu(relu(x)) => relu(x)"
-COMMUTE = "add(x, y) => add(y, x)"
 
 
 def test_batch_normalisation_disappears_into_the_convolution() -> None:
@@ -129,81 +103,6 @@ def test_nested_splits_become_one_even_if_one_was_not_touched() -> None:
         result = lower(lifted, touch(lifted, *touched), Plan()).to_bytes()
         assert listing(result) == "a, c, d = Split(x, superopt/shape_0)\ny = Relu(c)"
         assert_same_results(made.SerializeToString(), result)
-
-
-def touch(lifted: LiftedModel, *which: str | NodeId) -> Graph:
-    """The graph with nodes of that id or operator written anew."""
-    editor = lifted.graph.edit()
-    for old in lifted.graph:
-        if old.id in which or old.operator.name in which:
-            new = editor.add(old.operator, editor[old.id].inputs)
-            editor.redirect(dict(zip(old.values, new.values, strict=True)), lifted.graph.nodes)
-            editor.remove([old.id])
-    return editor.build()
-
-
-def test_graph_outputs_keep_their_names() -> None:
-    nodes = [node("Relu", "x", "a"), node("Relu", "a", "y"), node("Tanh", "a", "z")]
-    made = model(nodes, [value("x", [3])], [value("y", [3]), value("a", [3]), value("z", [3])])
-    assert listing(after(made, RELU_TWICE)) == "a = Relu(x)\nz = Tanh(a)\ny = Identity(a)"
-
-
-def test_a_new_node_takes_over_the_name_of_an_output() -> None:
-    nodes = [node("Sigmoid", "x", "a"), node("Add", "a x", "y")]
-    made = model(nodes, [value("x", [3])], [value("y", [3])])
-    assert listing(after(made, COMMUTE)) == "a = Sigmoid(x)\ny = Add(x, a)"
-
-
-def test_a_copied_node_takes_over_the_name_of_an_output() -> None:
-    nodes = [node("Sigmoid", "x", "a"), node("Identity", "a", "y"), node("Tanh", "a", "z")]
-    made = model(nodes, [value("x", [3])], [value("y", [3]), value("z", [3])])
-    assert listing(after(made, "identity(x) => x")) == "y = Sigmoid(x)\nz = Tanh(y)"
-
-
-def test_outputs_that_are_inputs_or_weights_get_an_identity() -> None:
-    nodes = [node("Identity", "x", "y"), node("Identity", "w", "z")]
-    made = model(nodes, [value("x", [3])], [value("y", [3]), value("z", [3])], [weight("w", 3)])
-    result = after(made, "identity(x) => x", "identity(x) => x")
-    assert listing(result) == "y = Identity(x)\nz = Identity(w)"
-
-
-def test_outputs_may_trade_places() -> None:
-    nodes = [node("Relu", "x", "y"), node("Tanh", "x", "z")]
-    lifted = lift(load_model(model(nodes, [value("x", [3])], [value("y", [3]), value("z", [3])])))
-    editor = lifted.graph.edit()
-    editor.set_outputs(reversed(lifted.graph.outputs))
-    assert listing(lower(lifted, editor.build(), Plan()).to_bytes()) == "z = Relu(x)\ny = Tanh(x)"
-
-
-def test_captured_values_keep_their_names_when_they_are_rewritten() -> None:
-    branch = graph([node("Tanh", "a", "t")], [], [value("t", [3])])
-    other = graph([node("Neg", "a", "n")], [], [value("n", [3])])
-    nodes = [
-        node("Relu", "x", "r"),
-        node("Relu", "r", "a"),
-        node("If", "yes", "y", then_branch=branch, else_branch=other),
-        node("Sigmoid", "r", "z"),
-    ]
-    weights = [tensor("yes", 1, np.bool_)]
-    made = model(nodes, [value("x", [3])], [value("y", [3]), value("z", [3])], weights)
-    assert listing(after(made, RELU_TWICE)) == "a = Relu(x)\ny = If(yes)\nz = Sigmoid(a)"
-    made.graph.output.append(value("r", [3]))
-    assert listing(after(made, RELU_TWICE)) == "r = Relu(x)\na = Identity(r)\ny = If(yes)\nz = Sigmoid(r)"
-
-
-def test_a_name_that_two_tensors_would_need_is_an_error() -> None:
-    """No rewriting does this: two readers that capture one name come to read different values."""
-    branch = graph([node("Tanh", "a", "t")], [], [value("t", [3])])
-    nodes = [node("Relu", "x", "a"), node("Sigmoid", "x", "b"),
-             *(node("If", "yes", y, then_branch=branch, else_branch=branch) for y in "yz")]  # fmt: skip
-    made = model(nodes, [value("x", [3])], [value("y", [3]), value("z", [3])], [tensor("yes", 1, np.bool_)])
-    lifted = lift(load_model(made))
-    relu, sigmoid = (lifted.graph[lifted.graph.with_operator(name)[0]].value for name in ("relu", "sigmoid"))
-    first = next(n for n in lifted.graph if n.operator.name == "opaque")
-    editor = lifted.graph.edit()
-    editor.set_inputs_of(first.id, tuple(sigmoid if v == relu else v for v in first.inputs))
-    with pytest.raises(SuperoptError, match="two different tensors would have to be called 'a'"):
-        lower(lifted, editor.build(), Plan())
 
 
 def test_untouched_nodes_and_their_order_stay() -> None:
