@@ -33,6 +33,8 @@ _SIGNS = "superopt/signs/"
 _HEADROOM = 8.0
 """Scaled numbers are below the largest one of the format by this factor in the first call."""
 
+_UNKNOWN = (math.inf, math.inf, math.inf, math.inf)
+
 _MOST_STOPS = 64
 """The largest number of nodes without a gradient in a step that is analysed."""
 
@@ -153,15 +155,18 @@ class _Point:
         self, found: Mapping[Value, Array], number_format: NumberFormat, scale: float
     ) -> tuple[float, float, float, float]:
         """Expected squared error of the loss and of the gradients, bound of the loss's error, largest
-        element."""
+        element. Infinite where numbers overflow, which tells nothing about the error."""
         values = found[self.value]
-        variances = number_format.variances(values, scale if self.is_scaled else 1.0)
-        by_loss = _squares(found, self.loss, variances)
-        by_gradients = _squares(found, self.gradients, variances)
-        bound = 0.0
-        if self.loss is not None:
-            bound = number_format.unit * float(np.sum(np.abs(found[self.loss].astype(np.float64) * values)))
-        return by_loss, by_gradients, bound, _largest(values)
+        with np.errstate(over="ignore", invalid="ignore"):
+            variances = number_format.variances(values, scale if self.is_scaled else 1.0)
+            by_loss = _squares(found, self.loss, variances)
+            by_gradients = _squares(found, self.gradients, variances)
+            bound = 0.0
+            if self.loss is not None:
+                products = np.abs(found[self.loss].astype(np.float64) * values)
+                bound = number_format.unit * float(np.sum(products))
+        errors = (by_loss, by_gradients, bound, _largest(values))
+        return errors if all(map(math.isfinite, errors)) else _UNKNOWN
 
 
 def _largest(values: Array) -> float:

@@ -96,6 +96,18 @@ def test_samples_whose_loss_is_not_finite_are_refused(tmp_path: Path, precision:
         step(precision=precision, error_budget=0.01, precision_data=archive)
 
 
+def test_operands_whose_error_overflows_stay_in_float32(tmp_path: Path) -> None:
+    archive = tmp_path / "samples.npz"
+    images = np.zeros((16, 64), np.float32)
+    images[0, 0] = 1.5e38
+    np.savez(archive, input=images, labels=np.zeros(16, np.int64))
+    outcome = step(precision="bf16", error_budget=0.01, precision_data=archive).precision
+    assert outcome is not None
+    assert outcome.planned.observed is not None
+    assert outcome.planned.observed.largest <= 0.01
+    assert 0 < len(outcome.planned.plan.low) < outcome.planned.candidates
+
+
 def test_a_stored_step_gets_another_precision_in_place_of_its_own() -> None:
     adjoints = load_axioms().adjoints
     source = load_model(step(precision="bf16").model.to_bytes())
