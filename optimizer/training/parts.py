@@ -66,6 +66,7 @@ class Differentiated:
             MICROSTEP: np.asarray(1, np.int64),
             LOSS_SCALE: np.asarray(1, np.float32),
         }
+        scale = self.cotangent if isinstance(self.graph[self.cotangent.node].operator, Input) else None
         of_loss = self.loss.graph.nodes.keys() - self.forward.lifted.graph.nodes.keys()
         return Subject(
             self.forward.lifted,
@@ -75,7 +76,8 @@ class Differentiated:
             _needed(self.graph, self.gradients.values()) - of_loss,
             tuple({**first, **batch} for batch in batches),
             self.loss.weights,
-            self.cotangent if isinstance(self.graph[self.cotangent.node].operator, Input) else None,
+            scale,
+            gradients_are_scaled=scale is not None,
         )
 
 

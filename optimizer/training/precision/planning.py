@@ -189,6 +189,7 @@ class _Reference:
         subject = self.subject
         opened = _opened(subject, mixed)
         loss = 0.0
+        unscaled = scale if subject.gradients_are_scaled else 1.0
         errors, norms = dict.fromkeys(subject.gradients, 0.0), dict.fromkeys(subject.gradients, 0.0)
         for feeds, exact in zip(subject.samples, self.values, strict=True):
             found = opened.run(_scaled(subject, feeds, scale))
@@ -197,7 +198,7 @@ class _Reference:
             loss += ((got - expected) / (expected or 1.0)) ** 2
             for name, value in subject.gradients.items():
                 one = exact[value].astype(np.float64)
-                other = found[mixed.value(value)].astype(np.float64) / (scale if subject.scale else 1.0)
+                other = found[mixed.value(value)].astype(np.float64) / unscaled
                 errors[name] += float(np.sum((one - other) ** 2))
                 norms[name] += float(np.sum(one**2))
         least = _LEAST_NORM**2 * sum(norms.values())

@@ -35,9 +35,9 @@ def with_precision(
     adjoints: Sequence[Adjoint],
     device: DeviceKind | None = None,
 ) -> tuple[LoweredModel, PrecisionOutcome]:
-    """A stored step with nodes in low precision, in place of those that it had; in float16 if it scales its
-    loss. Errors of gradients are those of what the optimiser keeps of them: an accumulator, else a moment
-    that was zero before, else the change of the parameter.
+    """A stored step with nodes in low precision, in place of those that it had; where only a budget is given,
+    in float16 if it scales its loss. Errors of gradients are those of what the optimiser keeps of them: an
+    accumulator, else a moment that was zero before, else the change of the parameter.
 
     Raises InvalidModelError for a model that is no step, InvalidOptionError where the budget is not held or
     the step does not scale its loss as float16 needs.
@@ -49,7 +49,7 @@ def with_precision(
             "`superopt train-graph --precision f16` makes it, got f16"
         )
     exact = lower(step.lifted, step.graph, Plan())
-    low = "bf16" if step.scale is None else "f16"
+    low = "f16" if settings.precision == "f32" and step.scale is not None else settings.low
     planned, batches = planned_by(settings, low, exact, step.subject, adjoints, device)
     mixed = lower(step.lifted, with_casts(step.graph, planned.plan).graph, Plan())
     outcome = checked(settings, planned, exact, mixed, batches)

@@ -23,8 +23,8 @@ class Subject:
     """A graph that extends a lifted one, with the loss, a 0-d value, and the gradients by parameter. Nodes of
     the ``region`` may be given another precision. ``samples`` are contents of inputs without a default,
     ``weights`` those of constants that the lifted model lacks, by label. ``scale`` is the graph input that
-    multiplies the gradients, if there is one; it is 1 in the samples. ``fixed_scale``: its value before
-    the first call, where that cannot be chosen."""
+    multiplies the loss, if there is one; it is 1 in the samples. ``fixed_scale``: its value before the first
+    call, where that cannot be chosen. ``gradients_are_scaled``: whether it also multiplies ``gradients``."""
 
     lifted: LiftedModel
     graph: Graph
@@ -35,6 +35,7 @@ class Subject:
     weights: Mapping[str, Array] = field(default_factory=dict[str, "Array"])
     scale: Value | None = None
     fixed_scale: float | None = None
+    gradients_are_scaled: bool = False
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:

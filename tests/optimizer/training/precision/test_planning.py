@@ -123,6 +123,18 @@ def test_a_stored_step_gets_another_precision_in_place_of_its_own() -> None:
         with_precision(source, PrecisionSettings(precision="f16"), adjoints, DEVICE)
 
 
+@pytest.mark.parametrize(("precision", "low"), [("f32", "f16"), ("bf16", "bf16")])
+def test_a_stored_step_that_scales_its_loss_is_in_float16_unless_told_otherwise(
+    precision: str, low: str
+) -> None:
+    source = load_model(step(precision="f16").model.to_bytes())
+    settings = PrecisionSettings(precision=precision, error_budget=0.05)
+    mixed, outcome = with_precision(source, settings, load_axioms().adjoints, DEVICE)
+    assert outcome.planned.plan.low
+    assert outcome.planned.plan.format == low
+    with_precision(load_model(mixed.to_bytes()), settings, load_axioms().adjoints, DEVICE)
+
+
 def test_an_unknown_device_is_refused_with_the_known_ones() -> None:
     settings = StepSettings(precision=PrecisionSettings(precision="bf16", priced_for="abacus"))
     with pytest.raises(InvalidOptionError, match=r"device: expected one of h100-sxm, .* got 'abacus'"):
