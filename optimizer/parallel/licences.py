@@ -167,6 +167,12 @@ def by_axioms(axioms: Iterable[Equation]) -> Licences:
     return Licences(found, declared)
 
 
+def licences_of(rules: Iterable[VerifiedRule], axioms: Iterable[Equation]) -> Licences:
+    """Licences from a library's rules, else from axioms, else from the operator's own declarations, which
+    reports mark."""
+    return licensed(rules).and_otherwise(by_axioms(axioms).rule)
+
+
 def divisions_of(equation: Equation, rule: str) -> Iterator[Division]:
     """Divisions of one operator, by any degree, that an equation licenses; empty for most equations."""
     if len(equation.left) != 1 or not _has_open_degrees(equation):

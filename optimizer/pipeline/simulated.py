@@ -16,7 +16,7 @@ from superopt.optimizer.fusion.joint.strategies import JOINT_STRATEGIES
 from superopt.optimizer.parallel.cluster_advice import suggest_cluster
 from superopt.optimizer.parallel.experts import ONE_DEVICE
 from superopt.optimizer.parallel.forecast import seconds_to_check
-from superopt.optimizer.parallel.licences import Licences, by_axioms, licensed
+from superopt.optimizer.parallel.licences import Licences, licences_of
 from superopt.optimizer.parallel.plan_text import plan_from_json
 from superopt.optimizer.parallel.quantities import size_text
 from superopt.optimizer.parallel.search.candidates import Origin, Planned, Proposal, SimulatedPlan
@@ -41,7 +41,6 @@ from superopt.optimizer.pipeline.report import (
 from superopt.optimizer.pipeline.verdict import PlannedVariant, Verdict
 from superopt.optimizer.pipeline.write import for_devices
 from superopt.optimizer.search import RuleSet, StoppedBy, TraceStep, retraced
-from superopt.rewriting import Substitution
 
 _FIRST_PLAN_SHARE = 0.5
 _REWRITING_SHARE = 0.65
@@ -83,18 +82,13 @@ class Simulated:
         limit = request.options.memory_limit
         cluster = self.cluster if limit is None else limited(self.cluster, limit)
         plannable(request.lifted.graph, request.options.dims)
-        trial = SimulatedTrial(prepared, cluster, self._licences(request.rules))
+        trial = SimulatedTrial(prepared, cluster, licences_of(request.rules, self.axioms))
         if self.given is not None:
             require_same_model(self.given, request.lifted)
             trial.evaluate(self.given)
         elif request.options.strategy is not None:
             trial.adopt(request.options.strategy)
         return trial
-
-    def _licences(self, rules: Sequence[Substitution]) -> Licences:
-        """Licences from the library's rules, else from the axioms, else from the operator's own declarations,
-        which the report marks."""
-        return licensed(rules).and_otherwise(by_axioms(self.axioms).rule)
 
 
 def _objective(name: str, layout: StepLayout | None) -> ParallelObjective:

@@ -27,6 +27,14 @@ DatabaseOption = Annotated[
     ),
 ]
 
+PlannedForOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        help="The cluster of a plan whose strategy merges or divides gradients; a known machine is found by "
+        "its name in the report.",
+    ),
+]
 NoDatabaseOption = Annotated[
     str | None,
     typer.Option("--database", metavar="URL", help="Accepted by every command; unused here."),

@@ -19,29 +19,46 @@ RecordedReport: TypeAlias = "str | Path | Mapping[str, object] | Result"
 """A report: the path of its JSON file, its JSON values, or the result that has it."""
 
 
-def replay(model: ModelSource, report: RecordedReport, *, database: str | None = None) -> WrittenModel:
+def replay(
+    model: ModelSource,
+    report: RecordedReport,
+    *,
+    database: str | None = None,
+    cluster: str | Path | None = None,
+) -> WrittenModel:
     """The model that an optimization wrote, byte for byte, made by applying its recorded steps again.
 
     ``model`` is the one that was optimised. Its outputs are compared with those of the result, since reports
     need not be trusted. Raises UnprovedRuleError for a step whose rule is not proved now, NotEquivalentError
     if outputs differ, InvalidFileError for a report that is damaged or of another model, InvalidModelError.
+    ``cluster`` is that of a plan whose strategy merges or divides gradients; a known machine is found by its
+    name in the report.
     """
     content = _content(report)
-    lowered = recording.replay(model, content, database=database)
+    machine = None if cluster is None else find_cluster(cluster)
+    lowered = recording.replay(model, content, database=database, cluster=machine)
     recording.require_equal(model, lowered, content, database=database)
     return WrittenModel(lowered)
 
 
 def write_shards(
-    model: ModelSource, report: RecordedReport, directory: str | Path, *, database: str | None = None
+    model: ModelSource,
+    report: RecordedReport,
+    directory: str | Path,
+    *,
+    database: str | None = None,
+    cluster: str | Path | None = None,
 ) -> tuple[int, int]:
     """Writes the ONNX models that each device of a plan runs, with a manifest of the transfers between them,
     into a new directory. Returns the numbers of devices and of models.
 
-    ``report`` is one of an optimization with a ``cluster``. Raises InvalidFileError for another,
-    InvalidOptionError if the directory exists, and as ``replay`` does.
+    ``report`` is one of an optimization with a cluster; ``cluster`` is as for ``replay``. Raises
+    InvalidFileError for another report, InvalidOptionError if the directory exists, and as ``replay`` does.
     """
-    return recording.write_shards(model, _content(report), checked_path(directory), database=database)
+    machine = None if cluster is None else find_cluster(cluster)
+    return recording.write_shards(
+        model, _content(report), checked_path(directory), database=database, cluster=machine
+    )
 
 
 def write_timeline(

@@ -20,17 +20,15 @@ from superopt.journeys.conversions import converted_as_recorded, recorded_tolera
 from superopt.journeys.in_process import verified_substitutions
 from superopt.journeys.memory_limits import arranged_as_recorded
 from superopt.journeys.quarantine import quarantine
+from superopt.journeys.recorded_plan import recorded_plan
 from superopt.journeys.suspect_evidence import suspect_evidence
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model, lower
 from superopt.optimizer import plan_of, recorded_trace
 from superopt.optimizer.canonical import canonicalise
 from superopt.optimizer.check import Equivalence
 from superopt.optimizer.parallel.execution.program import save_program
-from superopt.optimizer.parallel.plan_text import plan_from_json
-from superopt.optimizer.parallel.search.subject import Subject, plannable
 from superopt.optimizer.parallel.shards import Segment, programmed
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, simulate
-from superopt.optimizer.parallel.states import StepLayout, StepStates
 from superopt.optimizer.parallel.topology import Cluster
 from superopt.optimizer.pipeline.bisection import Suspect, exceeds_rounding, find_suspect
 from superopt.optimizer.pipeline.report import section_of
@@ -46,31 +44,37 @@ _BISECTION_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
-class RecordedPlan:
-    """The plan of a report, with its graph, sizes and devices."""
+class Rewritten:
+    """A model, its graph after the recorded trace, and the rules that may be applied."""
 
+    lifted: LiftedModel
     graph: Graph
-    plan: Plan
-    cluster: str
-    devices: int
-    objective: str
+    rules: Sequence[Substitution]
 
 
-def replay(model: ModelSource, report: Mapping[str, object], *, database: str | None = None) -> LoweredModel:
+def replay(
+    model: ModelSource,
+    report: Mapping[str, object],
+    *,
+    database: str | None = None,
+    cluster: Cluster | None = None,
+) -> LoweredModel:
     """The model produced by a recorded trace, byte for byte as written originally.
 
     Raises UnprovedRuleError for a step whose rule is not verified, InvalidFileError for a report that is
     damaged or of another model.
     """
-    lifted, graph = _rewritten(model, report, database)
+    rewritten = _rewritten(model, report, database)
+    lifted, graph = rewritten.lifted, rewritten.graph
     if "original" in (_returned(report), *_found_by_search(report)):
         converted = converted_as_recorded(lower(lifted, lifted.graph, Plan()), report)
         return arranged_as_recorded(converted, report)
     if not isinstance(report.get("parallel"), dict):
         converted = converted_as_recorded(lower(lifted, graph, plan_of(graph)), report)
         return arranged_as_recorded(converted, report)
-    recorded = _plan(graph, report)
-    return for_devices(lifted, graph, recorded.plan, recorded.cluster, recorded.devices)
+    recorded = recorded_plan(lifted, graph, rewritten.rules, report, cluster)
+    whole = recorded.graph if recorded.is_synchronised else graph
+    return for_devices(lifted, whole, recorded.plan, recorded.cluster, recorded.devices)
 
 
 def require_equal(
@@ -160,17 +164,22 @@ def _compared(
 
 
 def write_shards(
-    model: ModelSource, report: Mapping[str, object], directory: Path, *, database: str | None = None
+    model: ModelSource,
+    report: Mapping[str, object],
+    directory: Path,
+    *,
+    database: str | None = None,
+    cluster: Cluster | None = None,
 ) -> tuple[int, int]:
     """Writes the programs of all devices of the report's plan; returns the numbers of devices and models.
 
     Raises as ``replay``, InvalidFileError for a report without a plan, InvalidOptionError if the directory
     exists or cannot be written.
     """
-    lifted, graph = _rewritten(model, report, database)
-    recorded = _plan(graph, report)
-    program = programmed(recorded.graph, recorded.plan, _states(lifted, recorded.graph))
-    save_program(program, lifted, recorded.graph, directory)
+    rewritten = _rewritten(model, report, database)
+    recorded = recorded_plan(rewritten.lifted, rewritten.graph, rewritten.rules, report, cluster)
+    program = programmed(recorded.graph, recorded.plan, recorded.step)
+    save_program(program, rewritten.lifted, recorded.graph, directory)
     segments = [entry.device for entry in program.entries if isinstance(entry, Segment)]
     return len(set(segments)), len(segments)
 
@@ -180,31 +189,22 @@ def simulation_of(
 ) -> Simulation:
     """The report's plan simulated on a cluster. Raises as ``write_shards`` does, and InvalidOptionError where
     the cluster has fewer devices than the plan was made for."""
-    lifted, graph = _rewritten(model, report, database)
-    recorded = _plan(graph, report)
+    rewritten = _rewritten(model, report, database)
+    recorded = recorded_plan(rewritten.lifted, rewritten.graph, rewritten.rules, report, cluster)
     if len(cluster) < recorded.devices:
         raise InvalidOptionError(
             f"cluster {cluster.name}: expected the {recorded.devices} devices of the plan, got {len(cluster)}"
         )
-    step = _states(lifted, recorded.graph)
-    return simulate(recorded.graph, recorded.plan, cluster, ParallelObjective(recorded.objective), step)
+    objective = ParallelObjective(recorded.objective)
+    return simulate(recorded.graph, recorded.plan, cluster, objective, recorded.step)
 
 
-def _states(lifted: LiftedModel, graph: Graph) -> StepStates | None:
-    """The states of a graph of the model, if that is a training step."""
-    layout = StepLayout.of(lifted.source.proto, lifted.source.name)
-    return None if layout is None else StepStates.of(graph, layout)
-
-
-def _rewritten(
-    model: ModelSource, report: Mapping[str, object], database: str | None
-) -> tuple[LiftedModel, Graph]:
-    """The model, and the graph after the recorded trace."""
+def _rewritten(model: ModelSource, report: Mapping[str, object], database: str | None) -> Rewritten:
     steps = recorded_trace(report)
     lifted, start, rules = _start(model, report, database)
     graph = optimizer.replay(start, steps, rules)
     is_untouched_plan = isinstance(report.get("parallel"), dict) and not report.get("trace")
-    return lifted, lifted.graph if is_untouched_plan else graph
+    return Rewritten(lifted, lifted.graph if is_untouched_plan else graph, rules)
 
 
 def _start(
@@ -231,33 +231,6 @@ def _start(
         source = with_recorded_bodies(source, report, rules, names)
     lifted = lift(source)
     return lifted, canonicalise(lifted, kept_nodes(lifted, names)).graph, rules
-
-
-def _plan(graph: Graph, report: Mapping[str, object]) -> RecordedPlan:
-    if not isinstance(report.get("parallel"), dict) or not isinstance(report.get("options"), dict):
-        raise InvalidFileError("report: it has no plan: optimise with --cluster to get one")
-    content, options = section_of(report, "parallel"), section_of(report, "options")
-    cluster, dims = section_of(content, "cluster"), options.get("dims")
-    objective = content.get("objective", options.get("objective"))
-    name, devices = cluster.get("name"), cluster.get("devices")
-    if not isinstance(name, str) or not isinstance(devices, int) or not isinstance(dims, dict):
-        raise InvalidFileError("report: expected a name and a number of devices of the cluster, and dims")
-    if objective not in [known.value for known in ParallelObjective]:
-        raise InvalidFileError(f"report: expected the objective of a plan, got {objective!r}")
-    sized = plannable(graph, cast("Mapping[str, int]", dims))
-    _require_planned_graph(content, sized)
-    plan = plan_from_json(content, Subject.of(sized), devices)
-    return RecordedPlan(sized, plan, name, devices, str(objective))
-
-
-def _require_planned_graph(content: Mapping[str, object], graph: Graph) -> None:
-    """Raises InvalidFileError for the plan of a strategy that changed the graph, which is not recorded."""
-    operators = cast("Sequence[Mapping[str, object]]", content.get("operators") or ())
-    if "synchronisation" in content and any(one.get("node") not in graph.nodes for one in operators):
-        raise InvalidFileError(
-            "report: its plan is for gradients that the strategy merges or divides: expected the report of a "
-            "strategy without groups and partitions, or optimise again with --strategy"
-        )
 
 
 def _found_by_search(report: Mapping[str, object]) -> tuple[object, ...]:

@@ -159,6 +159,14 @@ def strategy_from_json(content: bytes, where: str) -> Strategy:
         raise InvalidFileError(f"{where}: strategy: {first_defect(error)}") from None
 
 
+def strategy_of(values: object, where: str) -> Strategy:
+    """The strategy in JSON values; raises InvalidFileError with the place of the first defect."""
+    try:
+        return _STRATEGY.validate_python(values)
+    except ValidationError as error:
+        raise InvalidFileError(f"{where}: strategy: {first_defect(error)}") from None
+
+
 def strategy_to_text(strategy: Strategy) -> str:
     """The strategy as an indented JSON document."""
     return json.dumps(strategy.to_json(), indent=1) + "\n"

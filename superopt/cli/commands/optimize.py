@@ -23,6 +23,7 @@ from superopt.cli.output import (
     NoDatabaseOption,
     Output,
     OutputOption,
+    PlannedForOption,
     destination,
     several,
     shown,
@@ -158,11 +159,13 @@ def replay(
     check: Annotated[
         bool, typer.Option("--check/--no-check", help="Compare outputs with the model's before writing.")
     ] = True,
+    cluster: PlannedForOption = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Apply a recorded trace again. Unverified rules and models that are not equivalent are rejected."""
     from superopt.journeys import replay as recording
+    from superopt.journeys.clusters import find_cluster
     from superopt.journeys.report_files import read_report
     from superopt.journeys.training_job import recorded_step
     from superopt.onnx_io import require_destination
@@ -172,7 +175,8 @@ def replay(
     recorded = read_report(report)
     with warned(), tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         start = recorded_step(model, recorded, Path(directory))
-        lowered = recording.replay(start, recorded, database=database)
+        machine = None if cluster is None else find_cluster(cluster)
+        lowered = recording.replay(start, recorded, database=database, cluster=machine)
         if check:
             recording.require_equal(start, lowered, recorded, database=database)
         is_apart = cast("Mapping[str, object]", recorded.get("options") or {}).get("external_data")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from superopt.cli.output import DatabaseOption, JsonOption, Output, destination
+from superopt.cli.output import DatabaseOption, JsonOption, Output, PlannedForOption, destination
 from superopt.errors import InvalidOptionError
 from superopt.files import is_stream, require_writable
 
@@ -28,21 +28,23 @@ def shards(
     model: ModelArgument,
     report: ReportArgument,
     out: Annotated[Path, typer.Option("--output", "-o", help="The directory to create.")],
+    cluster: PlannedForOption = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write the ONNX models for each device of a plan, and a manifest of the transfers between them."""
     from superopt.journeys import replay as recorded
+    from superopt.journeys.clusters import find_cluster
     from superopt.journeys.report_files import read_report
     from superopt.journeys.training_job import recorded_step
 
     output = Output(as_json)
     if out == Path("-") or is_stream(out):
         raise InvalidOptionError(f"output: expected the path of a new directory, got {out}")
-    content = read_report(report)
+    content, machine = read_report(report), None if cluster is None else find_cluster(cluster)
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         planned = recorded_step(model, content, Path(directory))
-        devices, models = recorded.write_shards(planned, content, out, database=database)
+        devices, models = recorded.write_shards(planned, content, out, database=database, cluster=machine)
     output.document({"path": str(out), "devices": devices, "models": models})
     output.line(f"{out}: {models} models for {devices} devices, manifest.json")
 

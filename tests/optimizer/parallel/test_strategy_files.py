@@ -139,8 +139,18 @@ def test_a_strategy_is_built_exported_imported_and_used(
     assert (content["returned"], content["equivalence"]["passed"]) == ("optimized", True)
     assert content["parallel"]["strategy"] == "UnevenPartitionedPS"
     assert content["parallel"]["synchronisation"] == json.loads(Path(built).read_text())
-    assert run(["timeline", step, report, "--cluster", pair, "-o", str(tmp_path / "t.json")]) == 2
-    assert "gradients that the strategy merges or divides" in capsys.readouterr().err
+    shards, timeline, replayed = (str(tmp_path / name) for name in ("shards", "t.json", "replayed.onnx"))
+    assert run(["shards", step, report, "-o", shards]) == 2
+    assert "cluster: expected the description of 'cluster', with 2 devices" in capsys.readouterr().err
+    assert run(["shards", step, report, "-o", shards, "--cluster", "dgx-a100"]) == 2
+    assert "expected the 2 devices that the plan was made for, got 8" in capsys.readouterr().err
+    assert run(["shards", step, report, "-o", shards, "--cluster", pair]) == 0
+    assert run(["replay", step, report, "-o", replayed, "--cluster", pair]) == 0
+    assert Path(replayed).read_bytes() == Path(out).read_bytes()
+    capsys.readouterr()
+    assert run(["timeline", step, report, "--cluster", pair, "-o", timeline, "--json"]) == 0
+    predicted = content["parallel"]["predicted"]["total"]
+    assert json.loads(capsys.readouterr().out)["microseconds"] == pytest.approx(predicted, rel=1e-5)
 
 
 @pytest.mark.parametrize(
