@@ -13,7 +13,9 @@ from superopt.optimizer.search.rules import RuleSet
 from superopt.optimizer.search.trace import TraceStep
 from superopt.options import DEFAULTS
 
-Phase: TypeAlias = Literal["pricing", "search", "check", "timing"]
+Phase: TypeAlias = Literal["step", "pricing", "search", "check", "timing"]
+"""Building a training step, and the phases of optimising it or a model."""
+
 StoppedBy: TypeAlias = Literal[
     "exhausted", "max_candidates", "patience", "budget", "interrupted", "cancelled"
 ]

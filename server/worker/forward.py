@@ -7,7 +7,7 @@ from typing import TypeGuard
 
 from superopt.substitution_db.store.records import JsonObject
 
-PHASES = ("pricing", "search", "check", "timing")
+PHASES = ("step", "pricing", "search", "check", "timing")
 """The phases in the order of their first occurrence (``superopt.optimizer.search.protocol.Phase``)."""
 
 _MONOTONE: dict[str, Callable[[float, float], float]] = {"seconds": max, "candidates": max, "best_cost": min}

@@ -20,6 +20,7 @@ INTERRUPTED = (
 )
 
 _ACTIVITIES: Mapping[object, str] = {
+    "step": "building the step",
     "pricing": "measuring",
     "search": "searching",
     "check": "checking",

@@ -6,8 +6,10 @@ import math
 import pickle  # nosec B403: only what a child of this process wrote into its own directory is read
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -70,6 +72,7 @@ def optimized(arguments: JsonObject, progress: Tell) -> api.Result:
         return _in_pieces(path, request, progress)
     from superopt.journeys.training_job import built_step  # imports much that other jobs do not need
 
+    _told(progress, Progress("step", _seconds(request), 0, math.nan, math.nan))
     step = built_step(path, request.options, _scratch())
     progress({"known": {ORIGINAL: str(step.path), "training": step.section}})
     result = _in_pieces(step.path, request.of_step(), progress)
@@ -128,7 +131,7 @@ class _Request:
     cluster: Cluster | None
     plan: str | None
     database: str | None
-    started: float
+    started: float | None
 
     def of_step(self) -> _Request:
         """The same for the step that was built, in which sizes are fixed already."""
@@ -151,7 +154,7 @@ def _request(arguments: JsonObject) -> _Request:
         cluster,
         cast("str | None", arguments.get("plan")),
         cast("str | None", arguments["database"]),
-        cast("float", arguments["started"]),
+        cast("float | None", arguments["started"]),
     )
 
 
@@ -162,9 +165,6 @@ def _optimized(path: Path, request: _Request, progress: Tell, given: Path | None
     Sends the description of the model early, for the report that is written if the process dies.
     """
 
-    def tell(state: Progress) -> None:
-        progress({name: value if _is_json(value) else None for name, value in asdict(state).items()})
-
     def know(known: JsonObject) -> None:
         progress({"known": known})
 
@@ -172,7 +172,7 @@ def _optimized(path: Path, request: _Request, progress: Tell, given: Path | None
         path,
         request.options,
         database=request.database,
-        progress=tell,
+        progress=partial(_told, progress),
         started=request.started,
         library=request.library,
         cluster=request.cluster,
@@ -207,6 +207,15 @@ def page(arguments: JsonObject, progress: Tell) -> JsonObject:
     del progress
     write_report(cast("JsonObject", arguments["report"]), Path(str(arguments["path"])))
     return {}
+
+
+def _told(progress: Tell, state: Progress) -> None:
+    progress({name: value if _is_json(value) else None for name, value in asdict(state).items()})
+
+
+def _seconds(request: _Request) -> float:
+    """Since the job was asked for."""
+    return 0.0 if request.started is None else time.monotonic() - request.started
 
 
 def _is_json(value: object) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -85,7 +85,10 @@ def by_service(network: Path, out: Path) -> dict[str, object]:
     )
     options = parse_options(text.encode(), Settings(), has_cluster=False)
     database = f"sqlite:///{out.with_suffix('.db')}"
-    return optimize_file(network, out, options, database, lambda _: None)
+    told: list[Mapping[str, object]] = []
+    report = optimize_file(network, out, options, database, told.append)
+    assert told[0]["phase"] == "step"
+    return report
 
 
 @pytest.mark.parametrize("optimised", [by_command, by_python, by_service])

@@ -107,13 +107,14 @@ function liveScreen(first) {
     h("h2", { id: "live-title", class: "hidden" }, "Progress"), stages,
     h("div", { class: "live-head" }, h("div", {}, h("p", { class: "eyebrow" }, "Best predicted cost"), cost, delta), tried),
     plot, h("div", { class: "live-foot" }, bar, clock));
+  const phases = first.options.objective === "training" ? [["step", "Build the step"], ...PHASES] : PHASES;
   let spoken = 0, phase = "", timer = null, furthest = 0;
   staged();
   show(plot, empty("clock", first.state === "queued" ? "Waiting for a worker" : "Getting ready", "The cost appears as soon as the operators of the model are priced."));
 
   function staged() {
-    const at = PHASES.findIndex(([name]) => name === phase);
-    show(stages, PHASES.map(([name, words], place) => h("li", { class: place < at ? "past" : place === at ? "now" : "", "aria-current": place === at ? "step" : null },
+    const at = phases.findIndex(([name]) => name === phase);
+    show(stages, phases.map(([name, words], place) => h("li", { class: place < at ? "past" : place === at ? "now" : "", "aria-current": place === at ? "step" : null },
       place < at ? icon("check", 14) : null, words, place < at ? h("span", { class: "hidden" }, ", done") : null)));
   }
 
@@ -128,7 +129,7 @@ function liveScreen(first) {
     timer ??= setTimeout(() => { timer = null; show(plot, curve(points, Math.max(budget, points.at(-1)?.[0] ?? 0), unit, { before, until: points.at(-1)[0] })); }, DRAW);
     if (performance.now() - spoken > SPEAK) {
       spoken = performance.now();
-      announce(`${PHASES.find(([name]) => name === phase)?.[1] ?? phase}: ${count(latest.candidates)} candidates, best cost ${amount(best, unit)}, ${percent(share)} less`);
+      announce(`${phases.find(([name]) => name === phase)?.[1] ?? phase}: ${count(latest.candidates)} candidates, best cost ${amount(best, unit)}, ${percent(share)} less`);
     }
   }
 
