@@ -104,7 +104,7 @@ def test_a_model_is_optimised_at_a_service(environment: dict[str, str], tmp_path
 
 
 def test_a_plan_is_made_for_a_cluster(environment: dict[str, str], tmp_path: Path) -> None:
-    ran = done([EXAMPLES / "cluster" / "plan.sh", tmp_path / "plan", "15"], environment, tmp_path)
+    ran = done([EXAMPLES / "cluster" / "plan.sh", tmp_path / "plan", "30"], environment, tmp_path)
     assert ran.returncode == 0, ran.stderr
     report = json.loads((tmp_path / "plan" / "plan.json").read_text(encoding="utf-8"))
     assert report["parallel"]["cluster"]["devices"] == 8
