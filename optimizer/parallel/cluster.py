@@ -16,6 +16,7 @@ from superopt.optimizer.cost.measure import LAUNCH_MICROSECONDS
 from superopt.optimizer.cost.profile import CostProfile, read_profile
 from superopt.optimizer.cost.roofline import recorded_roofline
 from superopt.optimizer.cost.store import MemoryCostStore
+from superopt.optimizer.parallel.communication import CollectiveKind
 from superopt.optimizer.parallel.document import Field, read_document
 from superopt.optimizer.parallel.quantities import Quantity
 from superopt.optimizer.parallel.topology import (
@@ -32,6 +33,14 @@ from superopt.optimizer.parallel.topology import (
 
 MAX_DEVICES = 4096
 """The largest cluster that is accepted."""
+
+MEASURED_KINDS = (
+    CollectiveKind.ALL_REDUCE,
+    CollectiveKind.ALL_GATHER,
+    CollectiveKind.REDUCE_SCATTER,
+    CollectiveKind.ALL_TO_ALL,
+)
+"""The kinds of collectives whose times a description can give."""
 
 Profiles = Callable[[str], CostProfile]
 """Loads a cost profile by its name in a description; raises InvalidFileError."""
@@ -143,8 +152,17 @@ def _collectives(entry: Field) -> SerialCollectives:
         if entry.text("serial, or the fields bandwidth and latency") != "serial":
             entry.fail("expected serial, or the fields bandwidth and latency")
         return SerialCollectives()
-    fields = entry.fields("measured all-reduces", ("bandwidth", "latency"), ())
-    return SerialCollectives(LinearTime(1e6 / _bandwidth(fields["bandwidth"]), _time(fields["latency"])))
+    if not set(entry.keys) & set(MEASURED_KINDS):
+        return SerialCollectives(((CollectiveKind.ALL_REDUCE, _linear_time(entry)),))
+    fields = entry.fields("measured collectives", (), map(str, MEASURED_KINDS))
+    return SerialCollectives(
+        tuple((CollectiveKind(name), _linear_time(field)) for name, field in fields.items())
+    )
+
+
+def _linear_time(entry: Field) -> LinearTime:
+    fields = entry.fields("a measured collective", ("bandwidth", "latency"), ())
+    return LinearTime(1e6 / _bandwidth(fields["bandwidth"]), _time(fields["latency"]))
 
 
 def _node_kind(entry: Field, network: Connection | None, profiles: Profiles | None) -> _NodeKind:
@@ -284,6 +302,7 @@ def _assembled(name: str, kinds: list[_NodeKind], collectives: SerialCollectives
 
 __all__ = [
     "MAX_DEVICES",
+    "MEASURED_KINDS",
     "Channel",
     "Cluster",
     "Connection",

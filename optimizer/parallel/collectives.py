@@ -97,6 +97,10 @@ class Collectives:
         return found
 
     def _made(self, kind: CollectiveKind, group: tuple[int, ...]) -> Iterable[_Algorithm]:
+        measured = self._measured(kind, tuple(sorted(group)))
+        if measured is not None:
+            yield measured
+            return
         match kind:
             case CollectiveKind.SEND:
                 yield _Algorithm("send", (self._phase([[group]], 1.0),))
@@ -108,19 +112,18 @@ class Collectives:
                 rounds = math.ceil(math.log2(len(group)))
                 yield _Algorithm("direct", (replace(direct, latency=rounds * direct.latency),))
             case CollectiveKind.ALL_REDUCE:
-                yield from self._measured_all_reduce(tuple(sorted(group))) or self._all_reduces(
-                    tuple(sorted(group))
-                )
+                yield from self._all_reduces(tuple(sorted(group)))
             case CollectiveKind.ALL_GATHER | CollectiveKind.REDUCE_SCATTER:
                 yield from self._gathers(tuple(sorted(group)))
 
-    def _measured_all_reduce(self, group: tuple[int, ...]) -> tuple[_Algorithm, ...]:
-        """The all-reduce of all devices whose time was fitted; none for other groups."""
+    def _measured(self, kind: CollectiveKind, group: tuple[int, ...]) -> _Algorithm | None:
+        """The collective of all devices whose time was fitted; None for other groups and kinds."""
         serial = self._cluster.collectives
-        if serial is None or serial.measured is None or len(group) != len(self._cluster):
-            return ()
-        time, ring = serial.measured, self._ring([group])
-        return (_Algorithm("measured", (_Phase(time.fixed, dict.fromkeys(ring.loads, time.per_byte)),)),)
+        time = None if serial is None or len(group) != len(self._cluster) else serial.time(kind)
+        if time is None:
+            return None
+        channels = self._ring([group]).loads
+        return _Algorithm("measured", (_Phase(time.fixed, dict.fromkeys(channels, time.per_byte)),))
 
     def _all_reduces(self, group: tuple[int, ...]) -> Iterable[_Algorithm]:
         ring = self._ring([group])

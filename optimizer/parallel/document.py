@@ -59,6 +59,13 @@ class Field:
         return isinstance(self.node, MappingNode)
 
     @property
+    def keys(self) -> tuple[str, ...]:
+        """The names of a mapping's fields, known or not; none of other values."""
+        if not isinstance(self.node, MappingNode):
+            return ()
+        return tuple(str(key.value) for key, _ in self.node.value if isinstance(key, ScalarNode))
+
+    @property
     def _tag(self) -> str:
         return self.node.tag.rpartition(":")[2]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from superopt.optimizer.cost.profile import CostProfile
+from superopt.optimizer.parallel.communication import CollectiveKind
 
 
 @dataclass(frozen=True)
@@ -77,14 +78,19 @@ class Node:
 @dataclass(frozen=True, slots=True)
 class SerialCollectives:
     """Collectives that run one at a time, each of which occupies its channels from its start to its end.
-    ``measured`` are the times of all-reduces where those were fitted; else they follow from the links."""
+    ``measured`` are the times of kinds where those of all devices were fitted; others follow from links."""
 
-    measured: LinearTime | None = None
+    measured: tuple[tuple[CollectiveKind, LinearTime], ...] = ()
+
+    def time(self, kind: CollectiveKind) -> LinearTime | None:
+        """The fitted time of a kind; None where there is none."""
+        return next((time for one, time in self.measured if one is kind), None)
 
 
 @dataclass(frozen=True, slots=True)
 class LinearTime:
-    """Microseconds of an all-reduce of x bytes: ``per_byte`` x + ``fixed`` (DisCo, section 4.2)."""
+    """Microseconds of a collective of x bytes: ``per_byte`` x + ``fixed`` (DisCo, section 4.2). The bytes
+    are those of the whole tensor, of an all-to-all those that are sent by any device."""
 
     per_byte: float
     fixed: float

@@ -25,6 +25,18 @@ from superopt.optimizer.parallel.execution.jax_domain import JaxDomain
 from superopt.optimizer.parallel.execution.kernels import KernelTask
 from superopt.optimizer.parallel.tasks import Task
 
+VIRTUAL_DEVICES = "--xla_force_host_platform_device_count"
+"""The flag of XLA that sets the number of devices on the CPU."""
+
+
+def load_jax() -> Any:
+    """The module; raises MissingServiceError where it is not installed."""
+    try:
+        import jax
+    except ImportError as error:
+        raise MissingServiceError(f"JAX is not installed ({error}); install the extra [jax]") from None
+    return jax
+
 
 class JaxMachine:
     """The devices visible to JAX. Opaque nodes run in ONNX Runtime; a kernel of several operators is one
@@ -32,16 +44,12 @@ class JaxMachine:
     not installed or sees too few devices."""
 
     def __init__(self, devices: int, source: SourceModel | None = None) -> None:
-        try:
-            import jax
-        except ImportError as error:
-            raise MissingServiceError(f"JAX is not installed ({error}); install the extra [jax]") from None
-        self._jax: Any = jax
+        self._jax: Any = load_jax()
         self._devices = self._jax.devices()
         if len(self._devices) < devices:
             raise MissingServiceError(
                 f"the plan needs {devices} devices, and JAX sees {len(self._devices)}; for virtual ones set "
-                f"XLA_FLAGS=--xla_force_host_platform_device_count={devices}"
+                f"XLA_FLAGS={VIRTUAL_DEVICES}={devices}"
             )
         self._numpy = self._jax.numpy
         self._domain = JaxDomain(self._jax)

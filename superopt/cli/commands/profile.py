@@ -1,4 +1,4 @@
-"""Command superopt profile: measures or imports kernel costs of a device."""
+"""Command superopt profile: measures or imports costs of kernels, and of collectives of several devices."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 
 from superopt.cli.choices import ProviderName
 from superopt.cli.output import DatabaseOption, JsonOption, Output, destination, several
+from superopt.cli.profiling import profile_collectives, refuse
 from superopt.cli.progress import described
 from superopt.errors import InvalidOptionError
 from superopt.files import require_writable
@@ -47,10 +48,34 @@ def profile(
     import_: Annotated[
         Path | None, typer.Option("--import", help="Import this profile as a target instead of measuring.")
     ] = None,
+    collectives: Annotated[
+        bool,
+        typer.Option(
+            "--collectives",
+            help="Measure collectives of the devices that JAX sees instead, and write a description for "
+            "--cluster (YAML) to --output.",
+        ),
+    ] = False,
+    devices: Annotated[
+        int | None,
+        typer.Option(help="With --collectives: the first so many devices; on a CPU virtual ones (4)."),
+    ] = None,
+    largest: Annotated[
+        str | None,
+        typer.Option(help="With --collectives: size of the largest tensor sent (16 MiB)."),
+    ] = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure kernel costs on a device, so that models can be optimised for it elsewhere."""
+    """Measure kernel costs on a device, so that models can be optimised for it elsewhere; or, with
+    --collectives, times T = C bytes + D of collectives between devices."""
+    if collectives:
+        unused = {"--models": models, "--threads": threads, "--import": import_, "--explore": explore}
+        refuse([name for name, value in unused.items() if value], "without --collectives")
+        profile_collectives(devices, largest, out, as_json=as_json)
+        return
+    unused = {"--devices": devices, "--largest": largest}
+    refuse([name for name, value in unused.items() if value is not None], "with --collectives only")
     from superopt.journeys import in_process as api
     from superopt.journeys.targets import Profiling, import_profile, measure_profile
     from superopt.optimizer.cost import Provider, read_profile
