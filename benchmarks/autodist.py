@@ -20,65 +20,17 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from superopt import zoo
+from benchmarks.built_steps import Step, built
 from superopt.errors import InvalidOptionError
-from superopt.ir.graph import Graph, Value
-from superopt.journeys.training import train_graph
-from superopt.onnx_io import lift, load_model
-from superopt.ops.opaque import Opaque
-from superopt.ops.pool_gradients import MaxPoolGradient
-from superopt.ops.pooling import MaxPool
 from superopt.optimizer.parallel.cluster import named_cluster
-from superopt.optimizer.parallel.search.subject import plannable
 from superopt.optimizer.parallel.simulator.prices import Prices
-from superopt.optimizer.parallel.states import StepLayout
 from superopt.optimizer.parallel.strategies.auto import AutoStrategy, Effort, Found
 from superopt.optimizer.parallel.strategies.builders import BUILDERS
 from superopt.optimizer.parallel.strategies.plans import StrategyPlanner
 from superopt.optimizer.parallel.strategies.sampling import EVERY_ASPECT, Aspect
-from superopt.step_options import COTANGENTS, StepSettings
 
 NETWORKS = ("ncf:1024", "vgg16:32", "resnet101:32", "densenet121:32", "bert-large:8")
 CLUSTERS = ("a2", "b7", "b11")
-
-
-@dataclass(frozen=True)
-class TrainedStep:
-    """A step for a number of samples."""
-
-    graph: Graph
-    layout: StepLayout
-
-
-def trained_step(name: str, samples: int) -> TrainedStep:
-    """The step of a network of the zoo by SGD."""
-    options = {"optimizer": "sgd", "loss": COTANGENTS, "batch_norm": "frozen"}
-    settings = StepSettings.from_json(options)
-    source = load_model(train_graph(zoo.build(name, batch=samples), settings).step.model.to_bytes())
-    layout = StepLayout.of(source.proto, name)
-    assert layout is not None, "train_graph describes its step"
-    return TrainedStep(plannable(with_pool_gradients(plannable(lift(source).graph))), layout)
-
-
-def with_pool_gradients(graph: Graph) -> Graph:
-    """The graph with gradients of maxima over windows as operators of the algebra. In ONNX they are a MaxPool
-    with indices and a ScatterElements, which no operator describes and which therefore cannot be divided."""
-    editor = graph.edit()
-    for node in graph:
-        if not (isinstance(node.operator, Opaque) and node.operator.op_type == "ScatterElements"):
-            continue
-        _, places, values = (graph[value.node] for value in node.inputs)
-        pool, (result,) = graph[places.inputs[0].node], graph.users(node.id)
-        image = pool.inputs[0]
-        forward = next(
-            operator
-            for user in graph.users(image.node)
-            if isinstance(operator := graph[user].operator, MaxPool) and image in graph[user].inputs
-        )
-        operator = MaxPoolGradient(forward.kernel, forward.stride, forward.padding)
-        made = editor.add(operator, (image, values.inputs[0]))
-        editor.redirect({Value(result): made.value}, list(graph.nodes))
-    return editor.build()
 
 
 @dataclass(frozen=True)
@@ -112,12 +64,12 @@ def cells(names: Sequence[str], clusters: Sequence[str]) -> Iterator[tuple[str, 
         name, _, count = text.partition(":")
         if not count.isdecimal():
             raise InvalidOptionError(f"network: expected NETWORK:SAMPLES, got {text!r}")
-        steps: dict[int, TrainedStep] = {}
+        steps: dict[int, Step] = {}
         for which in clusters:
             cluster = named_cluster(f"autodist-{which}")
             samples = int(count) * len(cluster)
             if samples not in steps:
-                steps[samples] = trained_step(name, samples)
+                steps[samples] = built(name, samples, "sgd")
             step = steps[samples]
             yield text, which, StrategyPlanner(step.graph, step.layout, Prices(cluster))
 

@@ -17,11 +17,9 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from superopt import zoo
-from superopt.ir.graph import Graph
-from superopt.journeys.training import train_graph
+from benchmarks.built_steps import Step, built
 from superopt.optimizer.fusion.joint.baselines import baselines
 from superopt.optimizer.fusion.joint.problem import Problem
 from superopt.optimizer.fusion.joint.published import METHODS, Found, backtracking
@@ -29,11 +27,9 @@ from superopt.optimizer.fusion.joint.refined import refined
 from superopt.optimizer.parallel.cluster import named_cluster
 from superopt.optimizer.parallel.experts import experts
 from superopt.optimizer.parallel.search.mesh import Mesh
-from superopt.optimizer.parallel.search.subject import Subject, plannable
+from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.sharded_states import DDP
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulator
-from superopt.optimizer.parallel.states import StepLayout
-from superopt.step_options import StepSettings
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,7 @@ class Case:
 
     def problem(self, cluster: str) -> Problem:
         """Data parallelism of the step on a cluster."""
-        return built(self.network, self.batch(cluster), self.optimizer).problem(cluster)
+        return problem_of(built(self.network, self.batch(cluster), self.optimizer), cluster)
 
 
 CASES = (
@@ -76,33 +72,13 @@ PAPER = {
 """Gains in percent of DisCo and of full overlap (table 1)."""
 
 
-@dataclass(frozen=True)
-class Step:
-    """A training step to be divided."""
-
-    graph: Graph
-    layout: StepLayout
-
-    def problem(self, cluster: str) -> Problem:
-        """Data parallelism of the step on a cluster."""
-        machine = named_cluster(cluster)
-        subject = Subject.of(self.graph, self.layout)
-        plan = next(one.plan for one in experts(subject, Mesh.of(machine)) if one.name == DDP)
-        simulator = Simulator(self.graph, machine, ParallelObjective.LATENCY, step=subject.step)
-        return Problem.of(simulator.simulate(plan))
-
-
-def built(network: str, batch: int, optimizer: str) -> Step:
-    """The step of a network, its normalisations with running statistics, which a cluster need not sum."""
-    settings = StepSettings()
-    settings = replace(
-        settings,
-        model=replace(settings.model, batch_norm="frozen"),
-        loss=replace(settings.loss, loss="cotangents"),
-        update=replace(settings.update, optimizer=optimizer),
-    )
-    step = train_graph(zoo.build(network, batch=batch), settings).step
-    return Step(plannable(step.graph), StepLayout(step.description, step.outputs))
+def problem_of(step: Step, cluster: str) -> Problem:
+    """Data parallelism of a step on a cluster."""
+    machine = named_cluster(cluster)
+    subject = Subject.of(step.graph, step.layout)
+    plan = next(one.plan for one in experts(subject, Mesh.of(machine)) if one.name == DDP)
+    simulator = Simulator(step.graph, machine, ParallelObjective.LATENCY, step=subject.step)
+    return Problem.of(simulator.simulate(plan))
 
 
 @dataclass(frozen=True)

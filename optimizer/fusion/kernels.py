@@ -3,7 +3,7 @@
 A kernel reads its operands and writes its results once; what only its members read stays on the chip. So it
 takes one launch and the larger of the time of all operations and that of moving operands and results. Where
 the costs of a device were recorded, the time is scaled by the ratio of recorded to estimated time of its
-members.
+members. Where the device has an estimator, it gives the time.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from superopt.optimizer.fusion.legality import (
 from superopt.optimizer.parallel.simulator.operations import Operation, Operations
 from superopt.optimizer.parallel.simulator.units import Division, parts_of
 from superopt.optimizer.parallel.task_costs import Types, roofline_microseconds
+from superopt.optimizer.parallel.tasks import KernelTask, Task
 from superopt.optimizer.parallel.topology import DeviceKind
 
 _HALF_BYTES = 2
@@ -41,9 +42,10 @@ Source = tuple[int, int]
 class Part:
     """An operation's work on one device. ``reads`` are bytes by operand, ``writes`` by result; ``flops`` is
     microseconds of computing, ``alone`` of the kernel of this operation only, ``estimate`` the same by the
-    roofline. ``sources`` are the operands."""
+    roofline. ``sources`` are the operands of the ``task``."""
 
     member: Member
+    task: Task
     sources: tuple[Source, ...]
     reads: tuple[int, ...]
     writes: tuple[int, ...]
@@ -123,6 +125,22 @@ class KernelModel:
         written = self.written(members, copied, readers)
         return Kernel(members, copied, self._microseconds(members, operands, written))
 
+    def task(self, members: Sequence[int], written: Sequence[Source]) -> KernelTask:
+        """What a kernel of members computes and writes; operands of several members are given once."""
+        place = {number: position for position, number in enumerate(members)}
+        given: dict[Source, int] = {}
+        operands = tuple(
+            tuple(
+                (place[source[0]], source[1])
+                if source[0] in place
+                else (-1 - given.setdefault(source, len(given)), 0)
+                for source in self.parts[number].sources
+            )
+            for number in members
+        )
+        tasks = tuple(self.parts[number].task for number in members)
+        return KernelTask(tasks, operands, tuple((place[number], port) for number, port in written))
+
     def _operands(self, members: Sequence[int], within: Collection[int]) -> dict[Source, int]:
         """The values that are read from outside, with bytes: of one that is read in several placements, those
         of the largest part."""
@@ -145,6 +163,8 @@ class KernelModel:
             return parts[0].alone
         if all(part.is_free for part in parts):
             return 0.0
+        if self._kind.estimator is not None:
+            return rounded(self._kind.estimator.microseconds(self.task(members, written)))
         extent = max((self.parts[number].member.extent for number, _ in written), default=0)
         flops = sum(part.flops * max(1.0, extent / max(1, part.member.extent)) for part in parts)
         moved = sum(operands.values()) + sum(self.parts[number].writes[port] for number, port in written)
@@ -162,6 +182,7 @@ class KernelModel:
         alone = float(division.forward.each[how.devices[0]])
         return Part(
             self._member(operation, inputs, outputs),
+            Task(operator.task(outputs) if isinstance(operator, Operator) else operator, inputs, outputs),
             tuple(
                 (-1 - value.node, value.port) if source is None else source
                 for source, value in zip(

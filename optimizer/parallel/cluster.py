@@ -13,9 +13,15 @@ import yaml
 
 from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.optimizer.cost.measure import LAUNCH_MICROSECONDS
-from superopt.optimizer.cost.profile import CostProfile, read_profile
+from superopt.optimizer.cost.profile import read_profile
 from superopt.optimizer.cost.roofline import recorded_roofline
 from superopt.optimizer.cost.store import MemoryCostStore
+from superopt.optimizer.fusion.learned.estimator import (
+    KernelEstimator,
+    estimator_names,
+    named_estimator,
+    read_estimator,
+)
 from superopt.optimizer.parallel.communication import CollectiveKind
 from superopt.optimizer.parallel.document import Field, read_document
 from superopt.optimizer.parallel.quantities import Quantity
@@ -42,8 +48,8 @@ MEASURED_KINDS = (
 )
 """The kinds of collectives whose times a description can give."""
 
-Profiles = Callable[[str], CostProfile]
-"""Loads a cost profile by its name in a description; raises InvalidFileError."""
+Files = Callable[[str], Path]
+"""The path of a cost profile or an estimator by its name in a description."""
 
 _PRESETS = "superopt.optimizer.parallel.presets"
 _CLUSTERS = ("summit-node", "dgx-a100", "dgx-h100", "p4d", "4x-t4", "disco-a", "disco-b")
@@ -96,19 +102,20 @@ def named_description(name: str) -> str:
 
 
 def load_cluster(path: Path) -> Cluster:
-    """Loads a cluster from a file; its cost profiles are in the same directory. Raises InvalidFileError."""
+    """Loads a cluster from a file; its cost profiles and estimators are in the same directory. Raises
+    InvalidFileError."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidFileError(f"{path}: cannot be read as a cluster description: {error}") from None
-    return parse_cluster(text, str(path), lambda name: read_profile(path.parent / name))
+    return parse_cluster(text, str(path), lambda name: path.parent / name)
 
 
-def parse_cluster(text: str, where: str, profiles: Profiles | None = None) -> Cluster:
-    """Parses a cluster description; ``where`` names the text in errors. Devices may be cost profiles only if
-    a loader is given. Raises InvalidFileError: one sentence with line, column, field, expected and actual
+def parse_cluster(text: str, where: str, files: Files | None = None) -> Cluster:
+    """Parses a cluster description; ``where`` names the text in errors. Devices may have files only if
+    ``files`` finds them. Raises InvalidFileError: one sentence with line, column, field, expected and actual
     value."""
-    return _assembled(*_read(text, where, profiles))
+    return _assembled(*_read(text, where, files))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +133,7 @@ class _NodeKind:
 
 
 def _read(
-    text: str, where: str, profiles: Profiles | None
+    text: str, where: str, files: Files | None
 ) -> tuple[str, list[_NodeKind], SerialCollectives | None]:
     root = read_document(text, where)
     fields = root.fields(
@@ -135,7 +142,7 @@ def _read(
     name = fields["name"].text("a name") if "name" in fields else "cluster"
     network = _connection(fields["network"]) if "network" in fields else None
     entries = fields["nodes"].items("a list of at least one kind of node")
-    kinds = [_node_kind(entry, network, profiles) for entry in entries]
+    kinds = [_node_kind(entry, network, files) for entry in entries]
     total = sum(kind.count * kind.devices for kind in kinds)
     if total > MAX_DEVICES:
         fields["nodes"].fail_with(f"expected at most {MAX_DEVICES} devices in all, got {total}")
@@ -165,7 +172,7 @@ def _linear_time(entry: Field) -> LinearTime:
     return LinearTime(1e6 / _bandwidth(fields["bandwidth"]), _time(fields["latency"]))
 
 
-def _node_kind(entry: Field, network: Connection | None, profiles: Profiles | None) -> _NodeKind:
+def _node_kind(entry: Field, network: Connection | None, files: Files | None) -> _NodeKind:
     fields = entry.fields(
         "a kind of node with the field device",
         ("device",),
@@ -178,7 +185,7 @@ def _node_kind(entry: Field, network: Connection | None, profiles: Profiles | No
     for needed, field, what in (("link", devices, "devices"), ("bridge", sockets, "sockets")):
         if field > 1 and needed not in fields:
             entry.fail_with(f"expected the field {needed} between {field} {what}, got {', '.join(fields)}")
-    device, own_memory = _device(fields["device"], profiles)
+    device, own_memory = _device(fields["device"], files)
     memory = _memory(fields["memory"]) if "memory" in fields else own_memory
     if memory is None:
         entry.fail_with(f"expected the field memory, got {', '.join(fields)}")
@@ -224,11 +231,14 @@ def _operations(entry: Field) -> float:
     return float(entry.quantity(Quantity.OPERATIONS, Fraction(10**6), 1000 * _PETA, limits))
 
 
-def _device(entry: Field, profiles: Profiles | None) -> tuple[DeviceKind, int | None]:
+def _device(entry: Field, files: Files | None) -> tuple[DeviceKind, int | None]:
     """The device, and its memory if known."""
     if entry.is_fields:
-        fields = entry.fields("a device", ("flops", "memory_bandwidth"), ("name", *_OPTIONAL))
-        return _device_kind(fields), None
+        fields = entry.fields("a device", ("flops", "memory_bandwidth"), ("name", *_OPTIONAL, "estimator"))
+        kind = _device_kind(fields)
+        if "estimator" in fields:
+            kind = replace(kind, estimator=_estimator(fields["estimator"], files))
+        return kind, None
     known = _device_presets()
     expected = f"one of {', '.join(known)}, a cost profile *.jsonl, or fields flops and memory_bandwidth"
     name = entry.text(expected, longest=1000)
@@ -236,10 +246,10 @@ def _device(entry: Field, profiles: Profiles | None) -> tuple[DeviceKind, int | 
         return known[name]
     if not name.endswith(".jsonl"):
         entry.fail(f"expected {expected}")
-    if profiles is None:
+    if files is None:
         entry.fail("expected a device that needs no file, since none is read here")
     try:
-        profile = profiles(name)
+        profile = read_profile(files(name))
         peaks = recorded_roofline(MemoryCostStore(profile.costs()), profile.prefix)
     except InvalidFileError as error:
         entry.fail_with(f"expected a cost profile: {error}")
@@ -247,6 +257,22 @@ def _device(entry: Field, profiles: Profiles | None) -> tuple[DeviceKind, int | 
         entry.fail("expected a cost profile with the peaks of its device")
     flops, moved = peaks.flops * 1e6, peaks.bytes * 1e6
     return DeviceKind(profile.name, flops, flops, moved, LAUNCH_MICROSECONDS, profile), None
+
+
+def _estimator(entry: Field, files: Files | None) -> KernelEstimator:
+    shipped = estimator_names()
+    expected = f"one of {', '.join(shipped)}, or an estimator's file *.json"
+    name = entry.text(expected, longest=1000)
+    if name in shipped:
+        return named_estimator(name)
+    if not name.endswith(".json"):
+        entry.fail(f"expected {expected}")
+    if files is None:
+        entry.fail("expected an estimator that needs no file, since none is read here")
+    try:
+        return read_estimator(files(name))
+    except InvalidFileError as error:
+        entry.fail_with(f"expected an estimator: {error}")
 
 
 def _device_kind(fields: Mapping[str, Field]) -> DeviceKind:
@@ -308,9 +334,9 @@ __all__ = [
     "Connection",
     "Device",
     "DeviceKind",
+    "Files",
     "Link",
     "Node",
-    "Profiles",
     "cluster_names",
     "fixed_cluster_names",
     "known_device",

@@ -117,15 +117,19 @@ class Derivation:
 
 @dataclass
 class SampleDivision(Derivation):
-    """Data parallelism. ``parts`` are operations whose results are divided along an axis in any case."""
+    """Data parallelism. ``parts`` are operations whose results are divided along an axis in any case,
+    ``whole`` those that all devices run alike."""
 
     parts: Mapping[NodeId, int] = field(default_factory=dict[NodeId, int])
+    whole: frozenset[NodeId] = frozenset()
 
     def _given(self) -> Axes:
         data = frozenset[NodeId]() if self.subject.step is None else self.subject.step.data
         return {Value(node, 0): 0 for node in data}
 
     def _chosen(self, operation: Operation) -> int | None:
+        if operation.node in self.whole:
+            return COPIED
         axis = self.parts.get(operation.node)
         return None if axis is None else operation.splits.outputs[0][axis]
 

@@ -41,12 +41,14 @@ class Sharding:
 
 @dataclass(frozen=True)
 class ShardedStates:
-    """The plans of one step on one machine."""
+    """The plans of one step on one machine. ``whole`` are operations that all devices run alike, though they
+    could compute terms of gradients."""
 
     subject: Subject
     step: StepStates
     mesh: Mesh
     licence: Licence
+    whole: frozenset[NodeId] = frozenset()
 
     def plans(self) -> Iterator[Sharding]:
         """Data parallelism first; the others where there is more than one device."""
@@ -67,7 +69,7 @@ class ShardedStates:
             axis = self._axis(parameter)
             if axis is not None:
                 parts[node] = axis
-        return SampleDivision(self.subject, self.mesh, self.licence, self._axes, parts)
+        return SampleDivision(self.subject, self.mesh, self.licence, self._axes, parts, self.whole)
 
     @cached_property
     def _axes(self) -> tuple[int, ...]:

@@ -1,4 +1,5 @@
-"""Cost of one task on one kind of device: from its cost profile if present, else from its roofline."""
+"""Cost of one task on one kind of device: from its estimator or cost profile if it has one, else from its
+roofline."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from superopt.optimizer.cost.machine import bytes_of, number_of
 from superopt.optimizer.cost.objective import rounded
 from superopt.optimizer.cost.spelling import respelled
 from superopt.optimizer.cost.store import MemoryCostStore
+from superopt.optimizer.parallel.tasks import KernelTask, Task
 from superopt.optimizer.parallel.topology import DeviceKind
 
 _HALF_BYTES = 2
@@ -58,7 +60,11 @@ class TaskCosts:
     ) -> float:
         if operator.name in ALIASES:
             return 0.0
-        if kind.profile is not None and isinstance(operator, Operator) and not isinstance(operator, Opaque):
+        if isinstance(operator, Opaque) or not isinstance(operator, Operator):
+            return roofline_microseconds(operator, inputs, outputs, kind, weights)
+        if kind.estimator is not None:
+            return kind.estimator.microseconds(KernelTask.of(Task(operator.task(outputs), inputs, outputs)))
+        if kind.profile is not None:
             recorded = self._recorded.get(kind)
             if recorded is None:
                 profile = kind.profile

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from superopt.errors import InvalidOptionError, UnsupportedError
 from superopt.ir.graph import Graph, GraphOperator, Node, Value
@@ -14,6 +16,8 @@ from superopt.optimizer.parallel.boxes import Region
 from superopt.optimizer.parallel.placement import Placement, needed, produced, regions_of
 from superopt.optimizer.parallel.terms import admits, kind_of, with_terms
 
+A = TypeVar("A")
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -22,6 +26,33 @@ class Task:
     operator: GraphOperator
     inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
+
+
+Operand = tuple[int, int]
+"""A result of an earlier task of the kernel, by number and port; or the k-th shard given, as -1 - k and 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTask:
+    """Tasks that run as one kernel, with the operands of each, and the results that are kept."""
+
+    tasks: tuple[Task, ...]
+    operands: tuple[tuple[Operand, ...], ...]
+    results: tuple[Operand, ...]
+
+    @staticmethod
+    def of(task: Task) -> KernelTask:
+        """The kernel of one task, all results of which are kept."""
+        operands = tuple((-1 - slot, 0) for slot in range(len(task.inputs)))
+        return KernelTask((task,), (operands,), tuple((0, port) for port in range(len(task.outputs))))
+
+    def evaluated(self, run: Callable[[Task, Sequence[A]], Sequence[A]], shards: Sequence[A]) -> list[A]:
+        """The results that are kept, of ``run`` applied to one task after the other."""
+        made: list[Sequence[A]] = []
+        for task, operands in zip(self.tasks, self.operands, strict=True):
+            given = [shards[-1 - number] if number < 0 else made[number][port] for number, port in operands]
+            made.append(run(task, given))
+        return [made[number][port] for number, port in self.results]
 
 
 def splits_of(graph: Graph, node: Node) -> Splits:

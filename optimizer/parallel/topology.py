@@ -6,16 +6,26 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Protocol
 
 from superopt.optimizer.cost.profile import CostProfile
 from superopt.optimizer.parallel.communication import CollectiveKind
+from superopt.optimizer.parallel.tasks import KernelTask
+
+
+class KernelTimes(Protocol):
+    """Times of kernels of one device."""
+
+    def microseconds(self, kernel: KernelTask) -> float:
+        """The time of a kernel."""
+        ...
 
 
 @dataclass(frozen=True)
 class DeviceKind:
     """Performance of a device: operations per second on 32-bit numbers (``flops``) and on 16-bit numbers
     (``half_flops``), bytes per second from its memory, and microseconds to launch a kernel. ``profile``: its
-    recorded costs, if known."""
+    recorded costs, if known. ``estimator``: learned times of its kernels, if wanted."""
 
     name: str
     flops: float
@@ -23,6 +33,7 @@ class DeviceKind:
     memory_bandwidth: float
     launch: float
     profile: CostProfile | None = field(default=None, compare=False)
+    estimator: KernelTimes | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

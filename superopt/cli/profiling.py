@@ -1,14 +1,15 @@
-"""The parts of superopt profile that measure with JAX: collectives of several devices."""
+"""The parts of superopt profile that measure with JAX: collectives of devices, and kernels to learn from."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from superopt.cli.output import Output, shown
 from superopt.cli.progress import described
 from superopt.errors import InvalidOptionError
-from superopt.files import require_writable
+from superopt.files import is_standard_output, require_writable
 
 _DOUBTFUL = 0.3
 """Residual from which on the text says that the time is not linear in bytes."""
@@ -73,3 +74,43 @@ def _size(text: str) -> int:
         return int(Quantity.SIZE.parse(text))
     except ValueError as error:
         raise InvalidOptionError(f"largest: {error}, got {text!r}") from None
+
+
+def profile_estimator(steps: Sequence[str], kernels: int | None, out: Path | None, *, as_json: bool) -> None:
+    """Measures kernels, learns an estimator, writes it, prints its errors for unseen kernels."""
+    from superopt.journeys.estimator import KERNELS, STEPS, Sampling, train_estimator
+
+    if out is None or is_standard_output(out):
+        raise InvalidOptionError("output: --estimator needs a file that ends in .json; give it by --output")
+    if out.suffix != ".json":
+        raise InvalidOptionError(f"output: expected a path that ends in .json, got {out}")
+    output = Output.beside(as_json, out)
+    require_writable(out)
+    sampling = Sampling(tuple(steps) or STEPS, KERNELS if kernels is None else kernels)
+    with described("learning kernels") as show:
+        found = train_estimator(sampling, out, show)
+    errors = {kind: asdict(error) for kind, error in found.errors.items()}
+    output.document({"path": str(out), "origin": asdict(found.origin), "errors": errors})
+    output.pairs({"estimator": f"{shown(out)}: {found.origin.device}, JAX {found.origin.jax}"})
+    output.table(
+        [
+            "unseen kernels",
+            "number",
+            "within 10 %",
+            "within 14 %",
+            *(f"{q} % below" for q in (50, 75, 90, 99)),
+        ],
+        [
+            (
+                kind,
+                error.kernels,
+                f"{error.within_10:.0%}",
+                f"{error.within_14:.0%}",
+                *(f"{quantile:.1%}" for quantile in error.quantiles.values()),
+            )
+            for kind, error in found.errors.items()
+        ],
+    )
+    output.pairs(
+        {"use it": f"device: {{flops: …, memory_bandwidth: …, estimator: {out.name}}} in a --cluster"}
+    )

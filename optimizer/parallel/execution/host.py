@@ -15,8 +15,7 @@ from superopt.onnx_io.files.source import SourceModel
 from superopt.ops.traits import ALIASES, traits
 from superopt.optimizer.cost.runtime import LoadedModel
 from superopt.optimizer.parallel.boxes import Region
-from superopt.optimizer.parallel.execution.kernels import KernelTask
-from superopt.optimizer.parallel.tasks import Task, shape_of
+from superopt.optimizer.parallel.tasks import KernelTask, Task, shape_of
 
 
 class HostMachine:

@@ -22,8 +22,7 @@ from superopt.ops import Opaque, Operator
 from superopt.optimizer.parallel.boxes import Region
 from superopt.optimizer.parallel.execution.host import HostMachine
 from superopt.optimizer.parallel.execution.jax_domain import JaxDomain
-from superopt.optimizer.parallel.execution.kernels import KernelTask
-from superopt.optimizer.parallel.tasks import Task
+from superopt.optimizer.parallel.tasks import KernelTask, Task
 
 VIRTUAL_DEVICES = "--xla_force_host_platform_device_count"
 """The flag of XLA that sets the number of devices on the CPU."""

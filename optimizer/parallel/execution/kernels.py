@@ -3,35 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from superopt.ir.graph import Graph, NodeId, Value
 from superopt.ir.plan import FusionGroup, Plan
-from superopt.optimizer.parallel.tasks import DividedNode, Task
-
-A = TypeVar("A")
-
-Operand = tuple[int, int]
-"""A result of an earlier task of the kernel, by number and port; or the k-th shard given, as -1 - k and 0."""
-
-
-@dataclass(frozen=True, slots=True)
-class KernelTask:
-    """Tasks that run as one kernel, with the operands of each, and the results that are kept."""
-
-    tasks: tuple[Task, ...]
-    operands: tuple[tuple[Operand, ...], ...]
-    results: tuple[Operand, ...]
-
-    def evaluated(self, run: Callable[[Task, Sequence[A]], Sequence[A]], shards: Sequence[A]) -> list[A]:
-        """The results that are kept, of ``run`` applied to one task after the other."""
-        made: list[Sequence[A]] = []
-        for task, operands in zip(self.tasks, self.operands, strict=True):
-            given = [shards[-1 - number] if number < 0 else made[number][port] for number, port in operands]
-            made.append(run(task, given))
-        return [made[number][port] for number, port in self.results]
+from superopt.optimizer.parallel.tasks import DividedNode, KernelTask, Operand
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from typing import Protocol, TypeVar
 
 from superopt.domains import Array
 from superopt.optimizer.parallel.boxes import Region
-from superopt.optimizer.parallel.execution.kernels import KernelTask
-from superopt.optimizer.parallel.tasks import Task
+from superopt.optimizer.parallel.tasks import KernelTask, Task
 
 
 class Shard(Protocol):

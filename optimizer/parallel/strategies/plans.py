@@ -37,8 +37,11 @@ from superopt.optimizer.parallel.strategies.timetable import Timetable
 from superopt.optimizer.parallel.strategies.variables import (
     DeviceNames,
     Variable,
+    in_equal_parts,
     require_exact,
     require_strategy,
+    row_sums,
+    serves_rows,
     variables_of,
 )
 from superopt.optimizer.parallel.terms import admits, trimmed
@@ -99,7 +102,9 @@ class StrategyPlanner:
         known = self._timetables.get(mesh)
         if known is None:
             assert self.subject.step is not None, "strategies are for training steps"
-            sharded = ShardedStates(self.subject, self.subject.step, mesh, self.licence)
+            sharded = ShardedStates(
+                self.subject, self.subject.step, mesh, self.licence, row_sums(self.subject)
+            )
             known = Timetable(self.subject, sharded, variables_of(self.subject, sharded), self.prices)
             self._timetables[mesh] = known
         return known
@@ -137,6 +142,7 @@ class _Planning:
         self.cutter = Cutter(self.editor)
         self.sharded = self.timetable.sharded
         self.mesh = self.sharded.mesh
+        self.looked_up = {node for variable in self.timetable.variables for node in variable.lookups}
         self.sums = self.timetable.arrivals(self.strategy).sums
 
     def planned(self) -> PlannedStep:
@@ -172,9 +178,10 @@ class _Planning:
             self._reduced(config, pieces)
         elif not config.is_partitioned:
             self._served(variable, synchronizers[0])
-        elif self._is_even(variable, config):
+        elif in_equal_parts(variable, config, self.names):
             devices = tuple(self._device(one) for one in synchronizers)
-            for node in self._updates(variable):
+            looked_up = variable.lookups if serves_rows(variable, config, self.names) else ()
+            for node in (*self._updates(variable), *looked_up):
                 self.apart[node] = (config.partition, devices)
         else:
             self._in_parts(variable, config, pieces)
@@ -185,13 +192,6 @@ class _Planning:
     def _device(self, synchronizer: Synchronizer) -> int:
         assert isinstance(synchronizer, Server), "only servers have a device"
         return self.names.numbers[synchronizer.destination]
-
-    def _is_even(self, variable: Variable, config: VariableSync) -> bool:
-        """Whether all parts are of one size and on servers of their own, so that the updates are divided
-        without changing the graph."""
-        servers = [self._device(one) for one in config.synchronizers if isinstance(one, Server)]
-        sizes = zip(variable.shape, config.partition, strict=True)
-        return len(set(servers)) == len(config.parts) and all(size % parts == 0 for size, parts in sizes)
 
     def _reduced(self, config: VariableSync, pieces: Sequence[Piece]) -> None:
         """All devices read the sum, joined from its parts."""
@@ -210,8 +210,7 @@ class _Planning:
     def _served(self, variable: Variable, synchronizer: Synchronizer) -> None:
         device = self._device(synchronizer)
         self.alone.update(dict.fromkeys(self._updates(variable), device))
-        is_remote = isinstance(synchronizer, Server) and not synchronizer.local_replication
-        if variable.is_sparse and is_remote:
+        if serves_rows(variable, self.strategy.by_name[variable.name], self.names):
             self.alone.update(dict.fromkeys(variable.lookups, device))
 
     def _in_parts(self, variable: Variable, config: VariableSync, pieces: Sequence[Piece]) -> None:
@@ -234,7 +233,8 @@ class _Planning:
         graph = plannable(graph)
         subject = Subject.of(graph, layout)
         assert subject.step is not None
-        base = ShardedStates(subject, subject.step, self.mesh, self.planner.licence).replicated
+        sums, licence = row_sums(subject), self.planner.licence
+        base = ShardedStates(subject, subject.step, self.mesh, licence, sums).replicated
         how: dict[NodeId, Parallelism] = {
             operation.node: self._mapping(operation, choice)
             for operation, choice in zip(subject.operations, base, strict=True)
@@ -251,8 +251,9 @@ class _Planning:
         if node in self.apart:
             partition, devices = self.apart[node]
             degrees = [1] * len(splits.dimensions)
+            axes = splits.inputs[0] if node in self.looked_up else splits.outputs[0]
             for axis, parts in enumerate(partition):
-                dimension = splits.outputs[0][axis]
+                dimension = axes[axis]
                 if dimension is not None:
                     degrees[dimension] = parts
             is_allowed = all(

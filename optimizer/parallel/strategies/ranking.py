@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from superopt.optimizer.parallel.strategies.model import Collective, Strategy
 from superopt.optimizer.parallel.strategies.timetable import Timetable
-from superopt.optimizer.parallel.strategies.variables import DeviceNames
+from superopt.optimizer.parallel.strategies.variables import DeviceNames, serves_rows
 
 Vector = NDArray[np.float64]
 
@@ -63,7 +63,8 @@ class FeatureExtractor:
                 else:
                     node = devices[names.numbers[synchronizer.destination]].node
                     sparse += size if variable.is_sparse else 0
-                    moved = table.row_bytes(variable) if variable.is_sparse else size
+                    is_served = serves_rows(variable, config, names)
+                    moved = variable.row_bytes // len(sizes) if is_served else size
                     loads[node] = loads.get(node, 0) + moved
         total = max(1, sum(variable.bytes for variable in table.variables))
         mean = sum(loads.values()) / max(1, len(loads))

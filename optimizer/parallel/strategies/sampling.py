@@ -86,8 +86,15 @@ class Sampler:
         """New choices."""
         share = self.random.choice(_SHARES) if Aspect.SERVERS in self.aspects else 0.0
         small, large = self.random.choice(_SMALL), self.random.choice(_LARGE)
-        decisions = tuple(self._decision(variable, share, small, large) for variable in self.variables)
-        return Draft(decisions, self._servers(), self._groups())
+        columns = self._columns()
+        decisions = tuple(
+            self._sparse_decision(variable, columns)
+            if variable.is_sparse
+            else self._decision(variable, share, small, large)
+            for variable in self.variables
+        )
+        servers = self._servers() if columns <= len(self.names.hosts) else self.names.by_place
+        return Draft(decisions, servers, self._groups())
 
     def draft_like(self, strategy: Strategy) -> Draft:
         """Choices whose strategy is similar to the given one: the same partitions, on servers or not."""
@@ -117,13 +124,26 @@ class Sampler:
                 )
 
     def _decision(self, variable: Variable, share: float, small: int, large: int) -> Decision:
-        if variable.is_sparse:
-            return Decision(Aspect.SERVERS in self.aspects and self.random.random() < _SPARSE_SHARE)
         is_served = self.random.random() < share
         chance = 0.0 if variable.bytes < small else 1.0 if variable.bytes >= large else _BETWEEN
         if Aspect.PARTITION not in self.aspects or self.random.random() >= chance:
             return Decision(is_served)
         return Decision(is_served, self._partition(variable))
+
+    def _columns(self) -> int:
+        """The largest number of parts of the columns of sparse variables."""
+        if Aspect.PARTITION not in self.aspects:
+            return 1
+        most = min(_MOST_PARTS, len(self.names.accelerators))
+        return self.random.choice([2**power for power in range(most.bit_length())])
+
+    def _sparse_decision(self, variable: Variable, columns: int) -> Decision:
+        """On servers that look up rows, whole or with equal parts of the columns on each."""
+        if Aspect.SERVERS not in self.aspects or self.random.random() >= _SPARSE_SHARE:
+            return Decision(is_served=False)
+        parts = max(count for count in range(1, columns + 1) if variable.shape[-1] % count == 0)
+        partition = (*(1 for _ in variable.shape[1:]), parts) if parts > 1 else ()
+        return Decision(is_served=True, partition=partition)
 
     def _partition(self, variable: Variable) -> tuple[int, ...]:
         """Along one axis, in parts of equal size where that is possible; empty where no axis is long
@@ -154,7 +174,7 @@ class Sampler:
         pieces = [
             _Piece(number, place, size)
             for number, (variable, decision) in enumerate(zip(self.variables, draft.decisions, strict=True))
-            for place, size in enumerate(variable.part_bytes(decision.partition))
+            for place, size in enumerate(_weights(variable, decision))
         ]
         served = [piece for piece in pieces if draft.decisions[piece.variable].is_served]
         reduced = [piece for piece in pieces if not draft.decisions[piece.variable].is_served]
@@ -187,9 +207,23 @@ class _Piece:
 
 
 def _balanced(pieces: Sequence[_Piece], servers: Sequence[str]) -> list[tuple[_Piece, str]]:
-    """Each piece on the server with the fewest bytes, the largest pieces first."""
+    """Each piece on the server with the fewest bytes, the largest pieces first, equal pieces of a variable on
+    different servers as far as there are."""
     loads = ServerLoads(servers)
-    return [(piece, loads.least(piece.bytes)[0]) for piece in sorted(pieces, key=lambda piece: -piece.bytes)]
+    found: list[tuple[_Piece, str]] = []
+    ordered = sorted(pieces, key=lambda piece: (-piece.bytes, piece.variable))
+    for _, own in itertools.groupby(ordered, key=lambda piece: (piece.variable, piece.bytes)):
+        parts = list(own)
+        found += zip(parts, loads.least(parts[0].bytes * len(parts), len(parts)), strict=True)
+    return found
+
+
+def _weights(variable: Variable, decision: Decision) -> list[int]:
+    """The bytes of each part that count for a server or a group."""
+    sizes = variable.part_bytes(decision.partition)
+    if not decision.is_served or variable.traffic == variable.bytes:
+        return sizes
+    return [variable.traffic // len(sizes)] * len(sizes)
 
 
 def _grouped(pieces: Sequence[_Piece], count: int | None) -> list[tuple[_Piece, int]]:

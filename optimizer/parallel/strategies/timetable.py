@@ -16,7 +16,6 @@ from functools import cached_property
 
 from superopt.ir.graph import NodeId
 from superopt.ir.plan import Plan
-from superopt.ir.types import TensorType
 from superopt.optimizer.parallel.collectives import CollectiveCost
 from superopt.optimizer.parallel.communication import CollectiveKind, CollectiveStep
 from superopt.optimizer.parallel.search.choices import parallelism
@@ -25,8 +24,7 @@ from superopt.optimizer.parallel.sharded_states import ShardedStates
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulator
 from superopt.optimizer.parallel.simulator.prices import Prices
 from superopt.optimizer.parallel.strategies.model import Collective, Server, Strategy
-from superopt.optimizer.parallel.strategies.variables import DeviceNames, Variable
-from superopt.optimizer.parallel.tasks import tensor_of
+from superopt.optimizer.parallel.strategies.variables import DeviceNames, Variable, serves_rows
 
 _MICRO = 1e6
 _UPDATE_PASSES = 3
@@ -52,11 +50,12 @@ class Arrivals:
 @dataclass(frozen=True, slots=True)
 class _Exchange:
     """Parts that are summed together on the device ``server``, or on all devices if it is None: ``ready`` in
-    microseconds, the bytes to sum, and the bytes that are sent back."""
+    microseconds, the bytes to sum, and the bytes that are sent back. Without a kind, each device has rows to
+    send to the server."""
 
     parts: tuple[PartKey, ...]
     ready: float
-    kind: CollectiveKind
+    kind: CollectiveKind | None
     server: int | None
     summed: int
     returned: int
@@ -185,18 +184,18 @@ class Timetable:
                 part = (variable.name, number)
                 if isinstance(one, Collective):
                     if variable.is_sparse:
-                        rows = self.row_bytes(variable)
-                        yield _Exchange((part,), ready, CollectiveKind.ALL_GATHER, None, rows, 0)
+                        yield _Exchange(
+                            (part,), ready, CollectiveKind.ALL_GATHER, None, variable.row_bytes, 0
+                        )
                         continue
                     own = _Exchange((part,), ready, CollectiveKind.ALL_REDUCE, None, size, 0)
                     groups.setdefault(one.group, []).append(own)
                     continue
                 server = names.numbers[one.destination]
-                is_remote = variable.is_sparse and not config.is_partitioned and not one.local_replication
-                summed = self.row_bytes(variable) if is_remote else size
-                yield _Exchange(
-                    (part,), ready, CollectiveKind.REDUCE_SCATTER, server, summed, 0 if is_remote else size
-                )
+                is_remote = serves_rows(variable, config, names)
+                summed = variable.row_bytes // len(config.synchronizers) if is_remote else size
+                kind = None if is_remote else CollectiveKind.REDUCE_SCATTER
+                yield _Exchange((part,), ready, kind, server, summed, 0 if is_remote else size)
         for members in groups.values():
             parts = tuple(part for member in members for part in member.parts)
             ready = max(member.ready for member in members)
@@ -204,24 +203,19 @@ class Timetable:
             yield _Exchange(parts, ready, CollectiveKind.ALL_REDUCE, None, size, 0)
 
     def looked_up(self, strategy: Strategy) -> float:
-        """Microseconds until the rows that servers look up are there: those of one node in turn."""
-        names, cluster = DeviceNames(self.prices.cluster), self.prices.cluster
-        nodes: dict[int, float] = {}
+        """Microseconds until the rows that servers look up are there."""
+        names, finished = DeviceNames(self.prices.cluster), 0.0
+        channels = [0.0] * len(self.prices.cluster.channels)
         for variable in self.variables:
             config = strategy.by_name[variable.name]
-            one = config.synchronizer
-            if variable.is_sparse and isinstance(one, Server) and not one.local_replication:
-                node = cluster.devices[names.numbers[one.destination]].node
-                nodes[node] = nodes.get(node, 0.0) + self.served_in(self.row_bytes(variable)) / 2
-        return max(nodes.values(), default=0.0)
-
-    def row_bytes(self, variable: Variable) -> int:
-        """Bytes of the rows that one step takes of a variable."""
-        graph = self.subject.graph
-        types: list[TensorType] = [tensor_of(graph, graph[node].value) for node in variable.lookups]
-        elements = (type_.elements for type_ in types)
-        total = sum(count for count in elements if isinstance(count, int))
-        return min(variable.bytes, total * variable.element.bytes_per_element)
+            if not serves_rows(variable, config, names):
+                continue
+            each = variable.row_bytes // len(config.synchronizers)
+            for one in config.synchronizers:
+                assert isinstance(one, Server), "rows are served by servers"
+                cost = self._rows(names.numbers[one.destination], each, is_back=True)
+                finished = max(finished, _occupied(cost, 0.0, channels))
+        return finished
 
     def _run(self, exchange: _Exchange, ready: float, channels: list[float], *, is_back: bool) -> float:
         """Occupies the channels of an exchange; returns when it is done."""
@@ -232,12 +226,30 @@ class Timetable:
             assert exchange.server is not None, "servers send parameters back"
             others = (device for device in devices if device != exchange.server)
             cost = self._cost(CollectiveKind.BROADCAST, (exchange.server, *others), exchange.returned)
+        elif exchange.kind is None:
+            assert exchange.server is not None, "rows are sent to a server"
+            cost = self._rows(exchange.server, exchange.summed, is_back=False)
         else:
             cost = self._cost(exchange.kind, devices, exchange.summed)
-        start = max([ready, *(channels[channel] for channel, _ in cost.loads)])
-        for channel, load in cost.loads:
-            channels[channel] = start + load
-        return start + cost.microseconds
+        return _occupied(cost, ready, channels)
+
+    def _rows(self, server: int, size: int, *, is_back: bool) -> CollectiveCost:
+        """The cost of rows of that many bytes, equally many for each device, between these and a server."""
+        cluster, devices = self.prices.cluster, self.sharded.mesh.devices
+        loads: dict[int, float] = {}
+        slowest = latency = 0.0
+        for device in devices:
+            if device == server:
+                continue
+            ends = (server, device) if is_back else (device, server)
+            link = cluster.link(*ends)
+            slowest = max(slowest, _MICRO * size / len(devices) / link.bandwidth)
+            latency = max(latency, link.latency)
+            for channel in cluster.path(*ends):
+                busy = _MICRO * size / len(devices) / cluster.channels[channel].bandwidth
+                loads[channel] = loads.get(channel, 0.0) + busy
+        taken = latency + max(slowest, *loads.values(), 0.0)
+        return CollectiveCost("rows", taken, tuple(loads.items()))
 
     def _cost(self, kind: CollectiveKind, group: tuple[int, ...], size: int) -> CollectiveCost:
         key = (kind, group, size)
@@ -246,3 +258,11 @@ class Timetable:
             step = CollectiveStep(kind, group, size, nothing, nothing, 0)
             self._costs[key] = self.prices.collectives.cost(step)
         return self._costs[key]
+
+
+def _occupied(cost: CollectiveCost, ready: float, channels: list[float]) -> float:
+    """Occupies the channels of a transfer from when they are free; returns when it is done."""
+    start = max([ready, *(channels[channel] for channel, _ in cost.loads)])
+    for channel, load in cost.loads:
+        channels[channel] = start + load
+    return start + cost.microseconds

@@ -32,13 +32,15 @@ from superopt.optimizer.training.description import Role
 @dataclass(frozen=True)
 class Variable:
     """A parameter of a step. ``lookups`` are the operations that take rows of it; ``is_sparse``: nothing else
-    reads it, so that its gradient concerns some rows only."""
+    reads it, so that its gradient concerns some rows only; ``row_bytes`` are those of the rows that one step
+    takes."""
 
     state: StateTensor
     shape: tuple[int, ...]
     element: ElementType
     lookups: tuple[NodeId, ...]
     is_sparse: bool
+    row_bytes: int
 
     @property
     def name(self) -> str:
@@ -49,6 +51,11 @@ class Variable:
     def bytes(self) -> int:
         """The size of the parameter."""
         return math.prod(self.shape) * self.element.bytes_per_element
+
+    @property
+    def traffic(self) -> int:
+        """The bytes that a server of it exchanges with each device: of a sparse one, rows."""
+        return self.row_bytes if self.is_sparse else self.bytes
 
     def part_bytes(self, partition: Sequence[int]) -> list[int]:
         """The sizes of the parts of a partition, which is empty for the whole."""
@@ -73,8 +80,37 @@ def variables_of(subject: Subject, sharded: ShardedStates) -> tuple[Variable, ..
         lookups = tuple(node for node in reading if _takes_rows(subject, node, state.input))
         type_ = tensor_of(subject.graph, subject.graph[state.input].value)
         is_sparse = bool(lookups) and len(lookups) == len(reading)
-        found.append(Variable(state, shape_of(type_), type_.element, lookups, is_sparse))
+        rows = sum(
+            math.prod(shape_of(tensor_of(subject.graph, subject.graph[node].value))) for node in lookups
+        )
+        size = min(rows, math.prod(shape_of(type_))) * type_.element.bytes_per_element
+        found.append(Variable(state, shape_of(type_), type_.element, lookups, is_sparse, size))
     return tuple(found)
+
+
+def row_sums(subject: Subject) -> frozenset[NodeId]:
+    """The operations that sum rows of gradients into gradients of sparse parameters: they read the indices of
+    a look-up. Rows are exchanged in place of such a gradient, which has few others."""
+    assert subject.step is not None, "strategies are for training steps"
+    found: set[NodeId] = set()
+    for state in subject.step.states:
+        shape = shape_of(tensor_of(subject.graph, subject.graph[state.input].value))
+        readers = [node for node in subject.graph.users(state.input) if node in subject.numbers]
+        lookups = [node for node in readers if _takes_rows(subject, node, state.input)]
+        if any(node not in lookups and not _is_of_shape(subject, node, shape) for node in readers):
+            continue
+        indices = {value for node in lookups for value in subject.graph[node].inputs[1:]}
+        users = {user for value in indices for user in subject.graph.users(value.node)}
+        found |= {
+            node
+            for node in users - set(lookups)
+            if node in subject.numbers and _is_of_shape(subject, node, shape)
+        }
+    return frozenset(found)
+
+
+def _is_of_shape(subject: Subject, node: NodeId, shape: tuple[int, ...]) -> bool:
+    return all(shape_of(type_) == shape for type_ in subject.operations[subject.numbers[node]].outputs)
 
 
 def _takes_rows(subject: Subject, node: NodeId, table: NodeId) -> bool:
@@ -124,6 +160,26 @@ class DeviceNames:
         for name, node in zip(self.hosts, self.cluster.nodes, strict=True):
             found[name] = node.devices[0]
         return found
+
+
+def serves_rows(variable: Variable, config: VariableSync, names: DeviceNames) -> bool:
+    """Whether servers look up and sum rows of the variable, so that the table does not travel: it is sparse,
+    and whole on one server, or its columns are in equal parts on different ones, without copies."""
+    servers = config.synchronizers
+    if not variable.is_sparse or not all(
+        isinstance(one, Server) and not one.local_replication for one in servers
+    ):
+        return False
+    if not config.is_partitioned:
+        return True
+    return config.partition[0] == 1 and in_equal_parts(variable, config, names)
+
+
+def in_equal_parts(variable: Variable, config: VariableSync, names: DeviceNames) -> bool:
+    """Whether all parts are of one size and on servers of their own, so that operators are divided alike."""
+    servers = [names.numbers[one.destination] for one in config.synchronizers if isinstance(one, Server)]
+    sizes = zip(variable.shape, config.partition, strict=True)
+    return len(set(servers)) == len(config.parts) and all(size % parts == 0 for size, parts in sizes)
 
 
 @dataclass

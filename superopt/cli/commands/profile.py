@@ -10,7 +10,7 @@ import typer
 
 from superopt.cli.choices import ProviderName
 from superopt.cli.output import DatabaseOption, JsonOption, Output, destination, several
-from superopt.cli.profiling import profile_collectives, refuse
+from superopt.cli.profiling import profile_collectives, profile_estimator, refuse
 from superopt.cli.progress import described
 from superopt.errors import InvalidOptionError
 from superopt.files import require_writable
@@ -64,11 +64,27 @@ def profile(
         str | None,
         typer.Option(help="With --collectives: size of the largest tensor sent (16 MiB)."),
     ] = None,
+    estimator: Annotated[
+        bool,
+        typer.Option(
+            "--estimator",
+            help="Measure fused kernels of training steps under JAX instead, and learn to estimate others; "
+            "--models are steps as NETWORK:SAMPLES:OPTIMIZER.",
+        ),
+    ] = False,
+    kernels: Annotated[int | None, typer.Option(help="With --estimator: kernels to measure (3000).")] = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure kernel costs on a device, so that models can be optimised for it elsewhere; or, with
-    --collectives, times T = C bytes + D of collectives between devices."""
+    --collectives, times T = C bytes + D of collectives between devices; or, with --estimator, times of fused
+    kernels, from which an estimator learns."""
+    if estimator:
+        unused = {"--collectives": collectives, "--threads": threads, "--import": import_}
+        refuse([name for name, value in unused.items() if value], "without --estimator")
+        profile_estimator(_listed(models or []), kernels, out, as_json=as_json)
+        return
+    refuse([] if kernels is None else ["--kernels"], "with --estimator only")
     if collectives:
         unused = {"--models": models, "--threads": threads, "--import": import_, "--explore": explore}
         refuse([name for name, value in unused.items() if value], "without --collectives")

@@ -1,0 +1,1 @@
+"""Estimators that ship: their weights, scaling and errors."""
