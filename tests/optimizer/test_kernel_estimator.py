@@ -154,7 +154,9 @@ def test_a_damaged_file_is_one_sentence(content: str, sentence: str, tmp_path: P
 def test_other_weights_than_the_sizes_ask_for_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "own.json"
     _estimator().write(path)
-    path.write_text(json.dumps({**json.loads(path.read_text()), "width": 9}))
+    document = json.loads(path.read_text())
+    document["network"]["width"] = 9
+    path.write_text(json.dumps(document))
     with pytest.raises(InvalidFileError, match="estimator: weights: expected"):
         read_estimator(path)
 

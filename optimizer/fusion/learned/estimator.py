@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib import resources
@@ -20,14 +20,13 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from superopt.errors import InvalidFileError
 from superopt.files import write_atomically
 from superopt.optimizer.fusion.learned.features import KernelFeatures
-from superopt.optimizer.learning.graphs import Scaling
-from superopt.optimizer.learning.network import Floats, GraphNetwork
+from superopt.optimizer.learning.documents import NetworkDocument
+from superopt.optimizer.learning.network import Floats
 from superopt.optimizer.learning.trained import TrainedNetwork
 from superopt.optimizer.parallel.tasks import KernelTask
 
 KIND: Literal["superopt kernel estimator"] = "superopt kernel estimator"
 _DATA = "superopt.optimizer.fusion.learned.data"
-_DIGITS = 7
 
 
 @dataclass(frozen=True)
@@ -73,11 +72,7 @@ class _Document:
     origin: Origin
     errors: dict[str, ErrorDistribution]
     operators: tuple[str, ...]
-    width: int
-    layers: int
-    mean: list[float]
-    deviation: list[float]
-    weights: dict[str, tuple[list[int], list[float]]]
+    network: NetworkDocument
 
 
 _DOCUMENT = TypeAdapter(_Document)
@@ -106,17 +101,8 @@ class KernelEstimator:
 
     def write(self, path: Path) -> None:
         """Writes the estimator atomically, as JSON."""
-        trained = self.trained
         document = _Document(
-            KIND,
-            self.origin,
-            dict(self.errors),
-            self.features.names,
-            trained.network.width,
-            trained.network.layers,
-            _numbers(trained.scaling.mean),
-            _numbers(trained.scaling.deviation),
-            {name: (list(array.shape), _numbers(array)) for name, array in trained.weights.items()},
+            KIND, self.origin, dict(self.errors), self.features.names, NetworkDocument.of(self.trained)
         )
         write_atomically(path, (json.dumps(asdict(document), separators=(",", ":")) + "\n").encode())
 
@@ -155,23 +141,5 @@ def _parsed(content: bytes, where: str) -> KernelEstimator:
         place = ".".join(map(str, first["loc"])) or "the document"
         raise InvalidFileError(f"{where}: estimator: {place}: {first['msg']}") from None
     features = KernelFeatures(found.operators)
-    network = GraphNetwork(features.count, found.width, found.layers)
-    weights = {name: _array(shape, numbers) for name, (shape, numbers) in found.weights.items()}
-    expected = network.shapes()
-    got = {name: array.shape for name, array in weights.items()}
-    if got != expected or not len(found.mean) == len(found.deviation) == features.count:
-        raise InvalidFileError(
-            f"{where}: estimator: weights: expected {len(expected)} arrays for {features.count} features, "
-            "width and layers, got others"
-        )
-    scaling = Scaling(_array([features.count], found.mean), _array([features.count], found.deviation))
-    return KernelEstimator(found.origin, found.errors, features, TrainedNetwork(network, scaling, weights))
-
-
-def _array(shape: Sequence[int], numbers: Sequence[float]) -> Floats:
-    array = np.asarray(numbers, np.float32)
-    return array.reshape(shape) if math.prod(shape) == array.size else array
-
-
-def _numbers(array: Floats) -> list[float]:
-    return [float(f"{number:.{_DIGITS}g}") for number in array.ravel().tolist()]
+    trained = found.network.network(features.count, f"{where}: estimator")
+    return KernelEstimator(found.origin, found.errors, features, trained)

@@ -2,7 +2,7 @@
 
 In each round the sampler draws strategies, the learned ranking scores them, those below its fidelity level
 are rejected, and of the rest those are tried that score well and differ from each other. A trial is a full
-simulation of the plan. The ranking learns from every trial. The builders' strategies are tried first, so
+simulation of the plan. The ranking has learned from other steps. The builders' strategies are tried first, so
 that the result is never slower than the best of them.
 """
 
@@ -12,12 +12,13 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from superopt.optimizer.learning.graphs import FeatureGraph
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, Simulator
 from superopt.optimizer.parallel.strategies.builders import BUILDERS, CHUNK, Setting, build
 from superopt.optimizer.parallel.strategies.model import Strategy
 from superopt.optimizer.parallel.strategies.plans import PlannedStep, StrategyPlanner
-from superopt.optimizer.parallel.strategies.ranking import FeatureExtractor, Ranking, Vector
+from superopt.optimizer.parallel.strategies.ranking import FeatureExtractor, Ranking
 from superopt.optimizer.parallel.strategies.sampling import EVERY_ASPECT, Aspect, Draft, Sampler
 from superopt.optimizer.parallel.strategies.variables import DeviceNames
 
@@ -53,7 +54,7 @@ class Trial:
 
     name: str
     strategy: Strategy
-    features: Vector
+    features: FeatureGraph
     microseconds: float
     fits: bool
     draft: Draft | None = None
@@ -66,8 +67,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Found:
-    """The result of a search: all trials in order, and the ranking accuracies of the rounds, each of the
-    trials of a round before learning from them."""
+    """The result of a search: all trials in order, and the ranking accuracies of the rounds."""
 
     trials: tuple[Trial, ...]
     accuracies: tuple[float, ...]
@@ -111,7 +111,6 @@ class AutoStrategy:
     def search(self) -> Found:
         """Tries the builders, then what is drawn, until the effort is spent."""
         tried = [self._tried(name, strategy) for name, strategy in self._built()]
-        self.ranking.learn([one.features for one in tried], [one.microseconds for one in tried])
         accuracies: list[float] = []
         recent, end = tried, len(tried) + self.effort.trials
         while len(tried) < end and not self.effort.is_over():
@@ -122,7 +121,6 @@ class AutoStrategy:
             features, times = [one.features for one in recent], [one.microseconds for one in recent]
             accuracy = self.ranking.accuracy(features, times)
             accuracies.extend(() if accuracy is None else (accuracy,))
-            self.ranking.learn(features, times)
             tried.extend(recent)
         return Found(tuple(tried), tuple(accuracies))
 
@@ -134,12 +132,9 @@ class AutoStrategy:
     def _round(self, tried: Sequence[Trial], recent: Sequence[Trial], count: int) -> list[Trial]:
         known = {trial.draft for trial in tried}
         drafts = [draft for draft in dict.fromkeys(self._drawn(tried)) if draft not in known]
-        proposals = [
-            _Proposal(draft, strategy, features, self.ranking.score(features))
-            for draft in drafts
-            for strategy in (self._sampler.strategy(draft),)
-            for features in (self._extractor.of(strategy),)
-        ]
+        strategies = [self._sampler.strategy(draft) for draft in drafts]
+        scores = self.ranking.scores([self._extractor.graph(strategy) for strategy in strategies])
+        proposals = [_Proposal(*one) for one in zip(drafts, strategies, scores, strict=True)]
         level = self.ranking.fidelity([one.features for one in recent], [one.microseconds for one in recent])
         elite = [proposal for proposal in proposals if proposal.score >= level]
         if len(elite) < count:
@@ -166,7 +161,7 @@ class AutoStrategy:
     def _tried(self, name: str, strategy: Strategy, draft: Draft | None = None) -> Trial:
         simulation = simulated(self.planner.planned(strategy), self.planner)
         limits = [device.memory_bytes for device in self.planner.cluster.devices]
-        features = self._extractor.of(strategy)
+        features = self._extractor.graph(strategy)
         return Trial(name, strategy, features, simulation.microseconds, simulation.fits(limits), draft)
 
 
@@ -182,7 +177,6 @@ def simulated(step: PlannedStep, planner: StrategyPlanner) -> Simulation:
 class _Proposal:
     draft: Draft
     strategy: Strategy
-    features: Vector
     score: float
 
 

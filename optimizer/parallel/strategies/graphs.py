@@ -10,9 +10,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from superopt.optimizer.learning.graphs import FeatureGraph
-from superopt.optimizer.learning.network import Floats
 from superopt.optimizer.parallel.strategies.model import Collective, Server, Strategy
 from superopt.optimizer.parallel.strategies.timetable import Timetable
 from superopt.optimizer.parallel.strategies.variables import (
@@ -37,7 +37,7 @@ class StrategyGraphs:
 
     timetable: Timetable
 
-    def of(self, strategy: Strategy, predicted: Floats) -> FeatureGraph:
+    def of(self, strategy: Strategy, predicted: NDArray[np.float64]) -> FeatureGraph:
         """The graph of a strategy; vertex 0 is the step."""
         table = self.timetable
         names = DeviceNames(table.prices.cluster)

@@ -1,20 +1,27 @@
-"""Learned ranking of strategies: a linear model of hand-made features, trained by a pairwise ranking loss.
+"""Learned ranking of strategies: a graph network over variables, trained by a pairwise ranking loss.
 
-The features of a strategy are six times that the model of communication calculates, and sums over its
-variables (AutoDist, section 2.4, whose model is a recurrent network over the variables in place of the sums).
-At first only the time of the step counts that the model of communication predicts; after trials the weights
-minimise the logistic loss of every pair of strategies whose order is known.
+The features of a strategy are those that the model of communication calculates, and those of its variables
+(AutoDist, section 2.4, whose model is a recurrent network over the variables).
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
+from superopt.optimizer.learning.documents import NetworkDocument
+from superopt.optimizer.learning.graphs import FeatureGraph
+from superopt.optimizer.learning.trained import TrainedNetwork
+from superopt.optimizer.parallel.strategies.graphs import COUNT, StrategyGraphs
 from superopt.optimizer.parallel.strategies.model import Collective, Strategy
 from superopt.optimizer.parallel.strategies.timetable import Timetable
 from superopt.optimizer.parallel.strategies.variables import DeviceNames, serves_rows
@@ -27,10 +34,9 @@ NAMES = (
 )  # fmt: skip
 """The features; the first six are microseconds."""
 
-_ROUNDS = 300
-_RATE = 0.1
-_PRIOR = 1e-3
-"""Steps and rate of gradient descent, and the weight of staying near the communication model."""
+KIND: Literal["superopt strategy ranking"] = "superopt strategy ranking"
+
+_DATA = "superopt.optimizer.parallel.strategies.data"
 
 _DISTINCT = 1.005
 """Ratio of two times from which on their order counts."""
@@ -44,6 +50,10 @@ class FeatureExtractor:
     """Features of strategies, by the timetable of a step."""
 
     timetable: Timetable
+
+    def graph(self, strategy: Strategy) -> FeatureGraph:
+        """The graph of a strategy, for the ranking."""
+        return StrategyGraphs(self.timetable).of(strategy, self.of(strategy))
 
     def of(self, strategy: Strategy) -> Vector:
         """One number for each of ``NAMES``."""
@@ -86,65 +96,51 @@ class FeatureExtractor:
         )
 
 
-def _ones() -> Vector:
-    return np.ones(len(NAMES), np.float64)
+@dataclass(frozen=True)
+class _Document:
+    """The file of the shipped ranking. ``steps`` are those that it learned from: network, samples of each
+    device, cluster of AutoDist's table 1."""
+
+    kind: Literal["superopt strategy ranking"]
+    steps: tuple[str, ...]
+    network: NetworkDocument
 
 
-def _predefined(scale: Vector) -> Vector:
-    weights = np.zeros(len(NAMES))
-    weights[0] = scale[0]
-    return weights
+_DOCUMENT = TypeAdapter(_Document)
 
 
-@dataclass
+@cache
+def shipped_network() -> TrainedNetwork:
+    """The network that ships. It learned from pairs of strategies of other steps and clusters, which it was
+    trained to order as their simulations do (``python -m benchmarks ranking``)."""
+    content = resources.files(_DATA).joinpath("ranking.json").read_bytes()
+    return _DOCUMENT.validate_json(content).network.network(COUNT, "ranking.json")
+
+
+def ranking_document(trained: TrainedNetwork, steps: Sequence[str]) -> str:
+    """The text of the file of a ranking."""
+    document = _Document(KIND, tuple(steps), NetworkDocument.of(trained))
+    return json.dumps(asdict(document), separators=(",", ":")) + "\n"
+
+
+@dataclass(frozen=True)
 class Ranking:
     """The model: scores are higher for strategies that are predicted to be faster."""
 
-    features: list[Vector] = field(default_factory=list[Vector])
-    times: list[float] = field(default_factory=list[float])
-    _scale: Vector = field(default_factory=_ones)
-    _weights: Vector = field(default_factory=lambda: _predefined(_ones()))
+    trained: TrainedNetwork = field(default_factory=shipped_network)
 
-    def score(self, features: Vector) -> float:
-        """The negative of the predicted cost, in arbitrary units."""
-        return -float(features / self._scale @ self._weights)
+    def scores(self, features: Sequence[FeatureGraph]) -> list[float]:
+        """The negative of the predicted cost of each strategy, in arbitrary units."""
+        return [-value for value in self.trained.values(features).tolist()] if features else []
 
-    def learn(self, features: Sequence[Vector], times: Sequence[float]) -> None:
-        """Adds trials, with their microseconds, and trains the weights anew."""
-        self.features.extend(features)
-        self.times.extend(times)
-        rows: Vector = np.array(self.features)
-        deviation: Vector = rows.std(axis=0)
-        largest: Vector = np.maximum(_ones(), abs(rows).max(axis=0))
-        self._scale = np.where(deviation > 0, deviation, largest)
-        start = _predefined(self._scale)
-        start /= max(1e-12, float(np.linalg.norm(start)))
-        pairs = [
-            (slow, fast)
-            for slow, time in enumerate(self.times)
-            for fast, other in enumerate(self.times)
-            if time > _DISTINCT * other
-        ]
-        if not pairs:
-            self._weights = start
-            return
-        slower, faster = np.array(pairs).T
-        differences: Vector = rows[slower] / self._scale - rows[faster] / self._scale
-        weights: Vector = start.copy()
-        for _ in range(_ROUNDS):
-            wrong = 1.0 / (1.0 + np.exp(np.clip(differences @ weights, -50, 50)))
-            slope: Vector = -(wrong[:, None] * differences).mean(axis=0) + _PRIOR * (weights - start)
-            weights -= _RATE * slope
-        self._weights = weights
-
-    def accuracy(self, features: Sequence[Vector], times: Sequence[float]) -> float | None:
+    def accuracy(self, features: Sequence[FeatureGraph], times: Sequence[float]) -> float | None:
         """The share of pairs of these trials that the scores order as their times do; None without a pair."""
-        return ordered_share([self.score(one) for one in features], times)
+        return ordered_share(self.scores(features), times)
 
-    def fidelity(self, features: Sequence[Vector], times: Sequence[float]) -> float:
+    def fidelity(self, features: Sequence[FeatureGraph], times: Sequence[float]) -> float:
         """The highest score of these trials up to which scores order them well enough; minus infinity where
         none is."""
-        scored = sorted((self.score(one), time) for one, time in zip(features, times, strict=True))
+        scored = sorted(zip(self.scores(features), times, strict=True))
         for count in range(len(scored), 1, -1):
             share = ordered_share([s for s, _ in scored[:count]], [time for _, time in scored[:count]])
             if share is not None and share >= _CONFIDENT:

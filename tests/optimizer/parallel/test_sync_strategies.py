@@ -13,6 +13,7 @@ from superopt import zoo
 from superopt.errors import InvalidOptionError
 from superopt.ir.graph import Graph
 from superopt.ir.plan import Plan
+from superopt.journeys.training import train_graph
 from superopt.onnx_io import build_model
 from superopt.ops.activation import Relu
 from superopt.ops.convolution import Conv
@@ -20,8 +21,10 @@ from superopt.ops.matrix import Matmul
 from superopt.ops.shape import Reshape
 from superopt.optimizer.parallel.cluster import parse_cluster
 from superopt.optimizer.parallel.communication import CollectiveKind
+from superopt.optimizer.parallel.search.subject import plannable
 from superopt.optimizer.parallel.simulator import Simulation
 from superopt.optimizer.parallel.simulator.prices import Prices
+from superopt.optimizer.parallel.states import StepLayout
 from superopt.optimizer.parallel.strategies.auto import AutoStrategy, Effort, simulated
 from superopt.optimizer.parallel.strategies.builders import (
     BUILDERS,
@@ -39,10 +42,11 @@ from superopt.optimizer.parallel.strategies.model import (
     VariableSync,
 )
 from superopt.optimizer.parallel.strategies.plans import StrategyPlanner
-from superopt.optimizer.parallel.strategies.ranking import Ranking, ordered_share
 from superopt.optimizer.parallel.strategies.sampling import EVERY_ASPECT, Aspect
+from superopt.optimizer.parallel.strategies.variables import DeviceNames, serves_rows
 from superopt.optimizer.parallel.topology import Cluster
 from superopt.options import OPTIONS
+from superopt.step_options import StepSettings
 from tests.optimizer.graphs import Builder
 from tests.optimizer.parallel.explicit_steps import ExplicitStep, explicit_step
 from tests.optimizer.parallel.networks import devices
@@ -294,21 +298,50 @@ def test_an_aspect_that_is_switched_off_does_not_vary(without: Aspect) -> None:
                 assert len(set(groups)) == len(groups)
 
 
-def test_the_ranking_learns_the_order_of_trials() -> None:
-    """Times that depend on the ninth feature alone, of which the communication model knows nothing."""
-    draw = np.random.default_rng(0)
-    rows = list(draw.uniform(0, 1, (40, 12)))
-    times = [1.0 + float(row[8]) for row in rows]
-    ranking = Ranking()
-    before = ranking.accuracy(rows[20:], times[20:])
-    ranking.learn(rows[:20], times[:20])
-    after = ranking.accuracy(rows[20:], times[20:])
-    assert before is not None
-    assert after is not None
-    assert after > 0.9 > before
-    level = ranking.fidelity(rows[20:], times[20:])
-    assert level == max(map(ranking.score, rows[20:]))
-    assert ordered_share([1.0, 2.0], [5.0, 5.0]) is None
+def test_columns_of_a_table_are_looked_up_and_updated_on_several_servers() -> None:
+    """Rows travel, the table does not; the parts of all tables are balanced by rows."""
+    step = _step("light-ncf", "momentum", 10)
+    planner = _planner(step, _one_and_four())
+    names = DeviceNames(planner.cluster)
+    base = _built("Parallax", planner)
+    divided = tuple(
+        VariableSync.divided(one.name, (1, 2), [Server(name) for name in names.hosts])
+        if planner.variables[number].is_sparse
+        else one
+        for number, one in enumerate(base.variables)
+    )
+    strategy = replace(base, variables=divided)
+    tables = [variable for variable in planner.variables if variable.is_sparse]
+    assert all(serves_rows(one, strategy.by_name[one.name], names) for one in tables)
+    check(step, planner, strategy)
+    by_rows = replace(
+        strategy, variables=tuple(replace(one, partition=(2, 1)) if one.parts else one for one in divided)
+    )
+    assert not any(serves_rows(one, by_rows.by_name[one.name], names) for one in tables)
+
+
+def test_rows_of_a_step_that_was_not_written_are_summed_on_their_servers() -> None:
+    """There the sum of rows is an operator of the algebra, and columns of it are divided."""
+    settings = StepSettings.from_json({"optimizer": "sgd", "loss": "cotangents"})
+    step = train_graph(zoo.build("light-ncf", batch=64), settings).step
+    layout = StepLayout(step.description, step.outputs)
+    planner = StrategyPlanner(plannable(step.graph), layout, Prices(cluster(2, 2)))
+    whole = _built("Parallax", planner)
+    names = DeviceNames(planner.cluster)
+    columns = replace(
+        whole,
+        variables=tuple(
+            VariableSync.divided(one.name, (1, 4), [Server(name) for name in names.accelerators])
+            if planner.variables[number].is_sparse
+            else one
+            for number, one in enumerate(whole.variables)
+        ),
+    )
+    sent = [simulated(planner.planned(one), planner).communication_bytes for one in (whole, columns)]
+    tables = sum(variable.bytes for variable in planner.variables if variable.is_sparse)
+    assert sent[0] == sent[1]
+    rows = sum(variable.row_bytes for variable in planner.variables if variable.is_sparse)
+    assert sent[1] < 3 * rows + tables
 
 
 def test_names_of_builders_are_values_of_the_option() -> None:
