@@ -108,7 +108,7 @@ BAD = {
     ),
     "an unknown field of a device": (
         but("h100-sxm", "{flops: 1 TFLOP/s, bandwidth: 1 TB/s}"),
-        "line 3, column 55: nodes[0].device: expected one of the fields flops, memory_bandwidth, name, half_flops, launch, got 'bandwidth'",
+        "line 3, column 55: nodes[0].device: expected one of the fields flops, memory_bandwidth, name, half_flops, launch, estimator, got 'bandwidth'",
     ),
     "flops without unit": (
         but("h100-sxm", "{flops: 1e12, memory_bandwidth: 1 TB/s}"),
