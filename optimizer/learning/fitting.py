@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx
 
 from superopt.axioms import load_axioms
 from superopt.optimizer.learning.graphs import FeatureGraph, Scaling, batch_of
@@ -16,6 +16,9 @@ from superopt.optimizer.training.loop import train
 from superopt.optimizer.training.running import Step
 from superopt.optimizer.training.step import build_step
 from superopt.step_options import MEAN_ABSOLUTE, StepSettings
+
+if TYPE_CHECKING:
+    import onnx
 
 _BATCH = 64
 _RATE = 3e-3

@@ -13,13 +13,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 
 from superopt.zoo.builder import GraphBuilder
 from superopt.zoo.weights import Draw
+
+if TYPE_CHECKING:
+    import onnx
 
 Floats = NDArray[np.float32]
 
