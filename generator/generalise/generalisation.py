@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 
 from superopt.generator.generalise.conditions import SAMPLES, differs_at_other_ranks, under_conditions
 from superopt.generator.generalise.numbers import has_open_numbers, with_related_numbers
@@ -268,10 +268,12 @@ def _opened(full: Equation, groups: Sequence[Group]) -> Equation:
 def _keeps_directions(equation: Equation, candidate: Equation) -> bool:
     pairs = ((equation.left, equation.right), (equation.right, equation.left))
     others = ((candidate.left, candidate.right), (candidate.right, candidate.left))
-    return all(
-        why_unusable(*pair) is not None or why_unusable(*other) is None
-        for pair, other in zip(pairs, others, strict=True)
-    )
+    return all(not _is_usable(*pair) or _is_usable(*other) for pair, other in zip(pairs, others, strict=True))
+
+
+@lru_cache(maxsize=1 << 12)
+def _is_usable(source: tuple[Term, ...], target: tuple[Term, ...]) -> bool:
+    return why_unusable(source, target) is None
 
 
 def _replaced(term: Term, old: Term, new: Term) -> Term:

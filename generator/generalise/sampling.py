@@ -15,10 +15,13 @@ from functools import cached_property, partial
 from typing import cast
 
 from superopt.errors import IllTypedError
-from superopt.generator.generalise.shared_values import SharedValues, ValueId
+from superopt.generator.generalise.shared_search import SharedGeneralSearch, SharedGroupedSearch
+from superopt.generator.generalise.shared_types import SharedTypes
+from superopt.generator.generalise.shared_values import SharedValues
+from superopt.generator.generalise.sized import SchemeProgram, Sized
 from superopt.generator.generalise.terms import map_terms, with_attributes
 from superopt.instances.sampler import kernel_symbols
-from superopt.instances.schemes import GeneralSearch, GroupedSearch, Scheme, symbolic_types
+from superopt.instances.schemes import Scheme, symbolic_types
 from superopt.instances.search import State
 from superopt.ir.dimensions import Dimension
 from superopt.ir.numbers import NumberExpression, substituted_number
@@ -31,14 +34,12 @@ from superopt.ir.terms import (
     Equation,
     Term,
     Variable,
-    subterms,
 )
 from superopt.ir.types import ElementType, TensorType
-from superopt.ops.bound import bound
 from superopt.ops.roles import Product
 from superopt.ops.sharding import is_divided
 from superopt.ops.traits import traits
-from superopt.rewriting import Typing, infer_terms
+from superopt.rewriting import infer_terms
 
 Shapes = Mapping[str, tuple[int, ...]]
 Attributes = Mapping[str, object]
@@ -61,6 +62,7 @@ _NO_ATTRIBUTES: Attributes = {}
 class _Schemes:
     """The schemes of an equation at given ranks and attribute values, found when they are asked for."""
 
+    shared: SharedTypes
     equation: Equation
     types: Types
     attributes: Attributes
@@ -89,8 +91,8 @@ class _Schemes:
             yield self._drawn[number]
 
     @cached_property
-    def _search(self) -> GeneralSearch:
-        return GeneralSearch(self.equation, self.types, self.attributes)
+    def _search(self) -> SharedGeneralSearch:
+        return SharedGeneralSearch(self.shared, self.equation, self.types, self.attributes)
 
     @cached_property
     def _found(self) -> tuple[State, Scheme] | None:
@@ -98,7 +100,8 @@ class _Schemes:
 
     @cached_property
     def _random(self) -> Iterator[Scheme]:
-        return iter(GroupedSearch(self.equation, random.Random(0), self.types, self.attributes))
+        found = SharedGroupedSearch(self.shared, self.equation, random.Random(0), self.types, self.attributes)
+        return iter(found)
 
 
 class _Outcomes:
@@ -138,6 +141,7 @@ class Sampler:
 
     def __init__(self) -> None:
         self._values = SharedValues()
+        self._types = SharedTypes()
         self._known: dict[tuple[object, ...], _Schemes] = {}
         self._tested: dict[tuple[object, ...], _Tested] = {}
 
@@ -170,12 +174,12 @@ class Sampler:
         """Whether both sides agree at ``samples`` random shapes near the given ones; None if all are
         ill-typed.
         """
+        self._forget_much()
         equation, attributes = _closed(equation, attributes)
         alike = compares_groups(equation)
         general = None if alike else self._schemes(equation, shapes, attributes).general
         if not alike and (general is None or general.is_empty):
             return None
-        self._values.forget_much()
         tested = self._outcomes(equation, shapes, attributes)
         near = 0 if general is None else tested.near.agreeing(8 + 6 * samples, samples)
         wanted = _GROUPED_SAMPLES if alike else min(samples, _GROUPED_WANTED)
@@ -185,6 +189,13 @@ class Sampler:
         if near is None or grouped is None:
             return False
         return bool(near + grouped) or None
+
+    def _forget_much(self) -> None:
+        self._values.forget_much()
+        if self._types.forget_much():
+            self._values.forget_operators()
+            self._known.clear()
+            self._tested.clear()
 
     def _outcomes(self, equation: Equation, shapes: Shapes, attributes: Attributes) -> _Tested:
         key = (
@@ -204,18 +215,23 @@ class Sampler:
         return self._tested[key]
 
     def _at_general(self, equation: Equation, schemes: _Schemes, sizes: _Sizes) -> Iterator[bool | None]:
-        scheme = schemes.general
-        assert scheme is not None
+        assert schemes.general is not None
+        program = SchemeProgram(self._types, equation, schemes.general)
         for number in itertools.count():
-            typing = sizes.typing(scheme, number)
-            yield None if typing is None else self._agrees(equation, typing, number)
+            sized = sizes.sized(program, number)
+            yield None if sized is None else self._agrees(program, sized, number)
 
     def _at_grouped(self, equation: Equation, schemes: _Schemes, sizes: _Sizes) -> Iterator[bool | None]:
         convolutions = _maybe_grouped(equation)
         for number, scheme in enumerate(schemes.grouped()):
-            typing = sizes.typing(scheme, number)
-            has_groups = typing is not None and _has_groups(convolutions, typing)
-            yield self._agrees(equation, typing, number) if typing is not None and has_groups else None
+            program = SchemeProgram(self._types, equation, scheme)
+            sized = sizes.sized(program, number)
+            has_groups = sized is not None and self._has_groups(program.convolved(convolutions), sized)
+            yield self._agrees(program, sized, number) if sized is not None and has_groups else None
+
+    def _has_groups(self, convolved: Iterable[tuple[int, ...]], sized: Sized) -> bool:
+        pairs = ([self._types.type(sized.types[place]) for place in places] for places in convolved)
+        return any(data.shape[1] != weight.shape[1] for data, weight in pairs)
 
     def _schemes(self, equation: Equation, shapes: Shapes, attributes: Attributes) -> _Schemes:
         """Of all equations that differ only in conditions which leave sizes open."""
@@ -226,39 +242,19 @@ class Sampler:
             if len(self._known) >= _MOST_SCHEMES:
                 self._known.clear()
             types = symbolic_types(equation, dict(ranks), attributes)
-            self._known[key] = _Schemes(replace(equation, conditions=fixed), types, attributes)
+            self._known[key] = _Schemes(self._types, replace(equation, conditions=fixed), types, attributes)
         return self._known[key]
 
-    def _agrees(self, equation: Equation, typing: Typing, sample: int) -> bool | None:
-        sides = list(zip(equation.left, equation.right, strict=True))
-        if any(typing.types[a] != typing.types[b] for a, b in sides):
+    def _agrees(self, program: SchemeProgram, sized: Sized, sample: int) -> bool | None:
+        if any(sized.types[left] != sized.types[right] for left, right in program.outputs):
             return False
         try:
             values = None
             while values is None:
-                values = self._evaluated(equation.terms, typing, sample)
+                values = program.evaluated(sized, self._values, sample)
         except IllTypedError:
             return None
-        return all(self._values.equal(values[a], values[b]) for a, b in sides)
-
-    def _evaluated(
-        self, terms: tuple[Term, ...], typing: Typing, sample: int
-    ) -> Mapping[Term, ValueId] | None:
-        """The values of all subterms; None where variables have to carry more than was known."""
-        carried = self._values.carried(typing.operators.values())
-        values: dict[Term, ValueId] = {}
-        for term in subterms(*terms):
-            if isinstance(term, Variable):
-                shape = tuple(d for d in typing.types[term].array_shape if isinstance(d, int))
-                values[term] = self._values.variable(term.name, shape, sample, carried)
-                continue
-            inputs = tuple([values[child] for child in term.inputs])
-            operator = bound(typing.operators[term], tuple([typing.types[child] for child in term.inputs]))
-            value = self._values.applied(operator, inputs, carried)
-            if value is None:
-                return None
-            values[term] = value
-        return values
+        return all(self._values.equal(values[left], values[right]) for left, right in program.outputs)
 
 
 def compares_groups(equation: Equation) -> bool:
@@ -298,11 +294,10 @@ class _Sizes:
         known = {f"{name}.{axis}": size for name, shape in shapes.items() for axis, size in enumerate(shape)}
         return cls(equation, known, frozenset(kernel_symbols(equation.applications)))
 
-    def typing(self, scheme: Scheme, number: int) -> Typing | None:
-        """The scheme at the sizes of a number; None where they do not fit."""
-        sizes = {name: self._drawn(name, number) for name in scheme.symbols}
-        instance = scheme.sized(self.equation, sizes, _MOST_ELEMENTS)
-        return instance and instance.typing
+    def sized(self, program: SchemeProgram, number: int) -> Sized | None:
+        """The program at the sizes of a number; None where they do not fit."""
+        sizes = {name: self._drawn(name, number) for name in program.symbols}
+        return program.at(sizes, _MOST_ELEMENTS)
 
     def _drawn(self, name: str, number: int) -> Dimension:
         is_image = name.endswith((".2", ".3")) and name not in self.kernels
@@ -341,11 +336,6 @@ def _maybe_grouped(equation: Equation) -> tuple[Application, ...]:
         for t in convolutions(equation)
     )
     return tuple(term for term, names in named if names not in ungrouped)
-
-
-def _has_groups(convolutions: Iterable[Application], typing: Typing) -> bool:
-    pairs = ([typing.types[child] for child in term.inputs] for term in convolutions)
-    return any(data.shape[1] != weight.shape[1] for data, weight in pairs)
 
 
 def _free(types: Types) -> frozenset[str]:

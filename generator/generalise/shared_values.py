@@ -10,13 +10,16 @@ import numpy as np
 
 from superopt.domains.small_field import SmallArray, SmallFieldDomain, random_array
 from superopt.errors import UnsupportedError
+from superopt.generator.generalise.shared_types import OperatorId
 from superopt.ops import Operator
-from superopt.ops.bound import BoundOperator
 
 ValueId: TypeAlias = int
 
-TEST_VECTORS = 4
-_MOST_ELEMENTS = 1 << 20
+_VECTORS = (2, 4, 4)
+"""Test vectors by the components that arrays carry: two residues decide whether polynomials are equal, but
+every element must take both signs where an order matters."""
+
+_MOST_ELEMENTS = 1 << 22
 
 _FULL = SmallFieldDomain().rational(0)
 _CARRIED = (SmallArray(_FULL.residue), SmallArray(_FULL.residue, _FULL.shadow), _FULL)
@@ -34,22 +37,31 @@ class SharedValues:
     def __init__(self) -> None:
         self._domain = SmallFieldDomain()
         self._arrays: list[SmallArray] = []
-        self._needed: dict[Operator, int] = {}
+        self._needed: dict[OperatorId, int] = {}
         self._leaves: dict[tuple[str, tuple[int, ...], int, int], ValueId] = {}
-        self._applications: dict[tuple[Operator, tuple[ValueId, ...]], ValueId] = {}
+        self._applications: dict[tuple[OperatorId, tuple[ValueId, ...]], ValueId] = {}
         self._elements = 0
 
     def forget_much(self) -> None:
-        """Clears the cache; earlier numbers become invalid."""
+        """Clears the cache where it is large; earlier numbers become invalid."""
         if self._elements > _MOST_ELEMENTS:
             self._arrays.clear()
             self._leaves.clear()
             self._applications.clear()
             self._elements = 0
 
-    def carried(self, operators: Iterable[Operator]) -> int:
+    def forget_operators(self) -> None:
+        """Clears what is known about operators by number, as other ones will have these numbers."""
+        self._needed.clear()
+        self._applications.clear()
+
+    def carried(self, operators: Iterable[OperatorId]) -> int:
         """The index of the components that variables need for these operators."""
         return max((self._needed.get(operator, 0) for operator in operators), default=0)
+
+    def need(self, operator: OperatorId, carried: int) -> None:
+        """Records that an operator needs the components of this index."""
+        self._needed[operator] = carried
 
     def variable(self, name: str, shape: tuple[int, ...], sample: int, carried: int) -> ValueId:
         """Random arrays for a variable."""
@@ -57,17 +69,19 @@ class SharedValues:
         known = self._leaves.get(key)
         if known is None:
             random = np.random.default_rng(zlib.crc32(repr(key[:3]).encode()))
-            made = random_array(random, TEST_VECTORS, shape, like=_CARRIED[carried])
+            made = random_array(random, _VECTORS[carried], shape, like=_CARRIED[carried])
             known = self._leaves[key] = self._added(made)
         return known
 
-    def applied(self, operator: Operator, inputs: tuple[ValueId, ...], carried: int) -> ValueId | None:
-        """The value of an operator; None if it needs components that are not carried (recorded for later
-        calls).
+    def applied(
+        self, number: OperatorId, operator: Operator, inputs: tuple[ValueId, ...], carried: int
+    ) -> ValueId | None:
+        """The value of an operator, which has this number; None if it needs components that are not carried
+        (to be recorded by ``need``).
 
         Raises IllTypedError where it cannot be applied.
         """
-        key = (operator, inputs)
+        key = (number, inputs)
         known = self._applications.get(key)
         if known is None:
             try:
@@ -75,8 +89,6 @@ class SharedValues:
             except UnsupportedError:
                 if carried + 1 == len(_CARRIED):
                     raise
-                own = operator.operator if isinstance(operator, BoundOperator) else operator
-                self._needed[own] = carried + 1
                 return None
             known = self._applications[key] = self._added(value)
         return known

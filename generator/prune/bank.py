@@ -52,7 +52,7 @@ class Bank:
         self._members = order
         self._starts = np.searchsorted(classes[order], np.arange(count + 1))
         self._index()
-        self._read()
+        self.look()
 
     def commute(self, numbers: set[int]) -> None:
         """Declares these operators commutative."""
@@ -84,9 +84,17 @@ class Bank:
         rows = self._members[ranges(self._starts[classes], counts)]
         return np.unique(self.same[rows[self.operators[rows] >= 0]])
 
-    def read(self) -> None:
+    def look(self) -> None:
         """Restricts ``readings`` to the terms reached so far."""
-        self._read()
+        rows = self._applied[(self.steps[self._applied] < UNREACHED)]
+        rows = np.unique(self.same[rows])
+        terms, arguments = self.root_readings(rows)
+        keys = self.classes[terms].astype(np.int64) * len(self.rows.instances) + self.operators[terms]
+        order = np.argsort(keys, kind="stable")
+        self._reading_rows, self._reading_arguments = terms[order], arguments[order]
+        first = np.flatnonzero(np.diff(keys[order], prepend=-1))
+        self._reading_keys = np.append(keys[order][first], np.iinfo(np.int64).max)
+        self._reading_starts = np.append(first, len(keys))
 
     def root_readings(self, rows: Indices) -> tuple[Indices, Indices]:
         """(terms, arguments) of these terms, twice where arguments commute."""
@@ -96,16 +104,18 @@ class Bank:
             np.concatenate((self.rows.arguments[rows], _swapped(self.rows.arguments[rows[swapped]]))),
         )
 
-    def readings(self, classes: Indices) -> tuple[Rows, Indices, Indices]:
-        """(which of the classes, terms, arguments) for every term reached in each of these classes."""
-        first = self._reading_starts[classes]
-        counts = self._reading_starts[classes + 1] - first
-        at = ranges(first, counts)
-        return np.repeat(np.arange(len(classes)), counts), self._reading_rows[at], self._reading_arguments[at]
+    def readings(self, classes: Indices, operators: Rows) -> tuple[Rows, Rows]:
+        """[n] where the readings of each class with this operator begin, and how many there are: terms of
+        the class reached so far, twice where arguments commute."""
+        keys = classes.astype(np.int64) * len(self.rows.instances) + operators
+        at = np.searchsorted(self._reading_keys, keys)
+        known = self._reading_keys[at] == keys
+        first = self._reading_starts[at]
+        return first, np.where(known, self._reading_starts[at + known] - first, 0)
 
-    def reading_counts(self, classes: Indices) -> Rows:
-        """[n] the number of ``readings`` of each class."""
-        return self._reading_starts[classes + 1] - self._reading_starts[classes]
+    def read(self, places: Rows) -> tuple[Indices, Indices]:
+        """(terms, arguments) of readings."""
+        return self._reading_rows[places], self._reading_arguments[places]
 
     def leaf(self, term: Term) -> int | None:
         """The row of an input or constant; None if the bank lacks it."""
@@ -125,15 +135,6 @@ class Bank:
     def constants(self) -> tuple[Application, ...]:
         """The leaves that are constants."""
         return tuple(term for term in self.rows.leaves if isinstance(term, Application))
-
-    def _read(self) -> None:
-        rows = self._applied[(self.steps[self._applied] < UNREACHED)]
-        rows = np.unique(self.same[rows])
-        terms, arguments = self.root_readings(rows)
-        order = np.argsort(self.classes[terms], kind="stable")
-        self._reading_rows, self._reading_arguments = terms[order], arguments[order]
-        classes = self.classes[self._reading_rows]
-        self._reading_starts = np.searchsorted(classes, np.arange(len(self.classes) + 1))
 
     def _swappable(self, rows: Indices) -> npt.NDArray[np.bool_]:
         commuting = np.isin(self.operators[rows], np.array(sorted(self._commutative), np.int32))

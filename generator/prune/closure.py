@@ -125,7 +125,7 @@ class Closure:
         self._edges = _Edges.none()
         self._chosen.clear()
         self._merges = []
-        self.bank.read()
+        self.bank.look()
         self._apply(self._patterns)
 
     def add(self, rules: Sequence[Rule]) -> None:

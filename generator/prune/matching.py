@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ ROOTS = 1 << 14
 """Number of terms matched per batch."""
 
 STATES = 1 << 19
-"""Number of partial matches at once."""
+"""Number of partial matches at once, more for one term of a large class: bounds memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,43 +65,49 @@ class Matcher:
             ones, none = np.ones(len(rows), np.int8), np.zeros(len(rows), np.int16)
             yield from self._from(_State(rows, nodes, ones, none, slots), most)
 
-    def _from(self, first: _State, most: int) -> Iterator[Found]:
-        waiting = [first]
-        while waiting:
-            state = waiting.pop()
-            if not len(state.terms):
-                continue
-            if len(state.terms) > 1 and self._expansions(state) > STATES:
-                middle = len(state.terms) // 2
-                waiting += [state.take(slice(middle)), state.take(slice(middle, None))]
-                continue
-            counts = self._ends[state.nodes + 1] - self._ends[state.nodes]
-            at = np.repeat(np.arange(len(counts)), counts)
-            ends = ranges(self._ends[state.nodes], counts)
-            if len(at):
-                yield self._looked_up(state.take(at), self._ended[ends], most)
-            parts = [self._expanded(state, slot, most) for slot in range(self._slots)]
-            waiting.append(_joined(parts))
+    def _from(self, state: _State, most: int) -> Iterator[Found]:
+        if not len(state.terms):
+            return
+        counts = self._ends[state.nodes + 1] - self._ends[state.nodes]
+        at = np.repeat(np.arange(len(counts)), counts)
+        ends = ranges(self._ends[state.nodes], counts)
+        if len(at):
+            yield self._looked_up(state.take(at), self._ended[ends], most)
+        for expanded in self._expanded(state, most):
+            yield from self._from(expanded, most)
 
-    def _expansions(self, state: _State) -> int:
-        """The number of partial matches after these and before any is dropped."""
-        open_ = self._opens[state.nodes] & (state.slots >= 0)
-        return len(state.terms) + int(self._bank.reading_counts(state.slots[open_]).sum())
+    def _expanded(self, state: _State, most: int) -> Iterator[_State]:
+        """The partial matches with one more operator, about ``STATES`` at once."""
+        children = self._below[state.nodes + 1] - self._below[state.nodes]
+        rows = np.repeat(np.arange(len(children)), children)
+        child = ranges(self._below[state.nodes], children)
+        classes = state.slots[rows, self._child_slots[child]]
+        known = np.flatnonzero(classes >= 0)
+        rows, child, classes = rows[known], child[known], classes[known]
+        first, counts = self._bank.readings(classes, self._child_operators[child])
+        read = np.flatnonzero(counts)
+        rows, child, first, counts = rows[read], child[read], first[read], counts[read]
+        portions = np.cumsum(counts) // STATES
+        cuts = np.flatnonzero(np.diff(portions)) + 1
+        for start, stop in pairwise([0, *cuts.tolist(), len(rows)]):
+            some = slice(start, stop)
+            each = np.repeat(np.arange(start, stop), counts[some])
+            places = ranges(first[some], counts[some])
+            yield self._grown(state, rows[each], child[each], places, most)
 
-    def _expanded(self, state: _State, slot: int, most: int) -> _State:
+    def _grown(self, state: _State, rows: Rows, child: Rows, places: Rows, most: int) -> _State:
+        """The partial matches at these rows with readings in place of a slot, within the steps."""
         bank = self._bank
-        open_ = np.flatnonzero(self._opens[state.nodes, slot] & (state.slots[:, slot] >= 0))
-        which, terms, arguments = bank.readings(state.slots[open_, slot])
-        rows = open_[which]
-        nodes = self._children[state.nodes[rows], slot, bank.operators[terms]]
+        terms, arguments = bank.read(places)
         steps = state.steps[rows] + bank.steps[terms]
-        good = np.flatnonzero((nodes >= 0) & (steps <= most))
-        rows, terms, nodes = rows[good], terms[good], nodes[good]
+        near = np.flatnonzero(steps <= most)
+        rows, child, terms, arguments = rows[near], child[near], terms[near], arguments[near]
         slots = state.slots[rows]
         width = self._widths[state.nodes[rows]]
         for place in range(arguments.shape[1]):
-            slots[np.arange(len(rows)), width + place] = arguments[good, place]
-        return _State(state.terms[rows], nodes, steps[good], state.uses[rows] | bank.uses[terms], slots)
+            slots[np.arange(len(rows)), width + place] = arguments[:, place]
+        uses = state.uses[rows] | bank.uses[terms]
+        return _State(state.terms[rows], self._child_nodes[child], steps[near], uses, slots)
 
     def _looked_up(self, state: _State, patterns: Rows, most: int) -> Found:
         bank = self._bank
@@ -178,12 +185,11 @@ class Matcher:
                     below = children[at][slot, number] = node(widths[at] + int(arities[number]))
                 at = below
             ends[at].append(index)
-        self._children = np.full((len(children), self._slots, instances), -1, np.intp)
-        self._opens = np.zeros(self._children.shape[:2], bool)
-        for at, known in enumerate(children):
-            for (slot, number), below in known.items():
-                self._children[at, slot, number] = below
-                self._opens[at, slot] = True
+        below = [(*key, number) for known in children for key, number in known.items()]
+        self._below = np.cumsum([0, *map(len, children)])
+        self._child_slots = np.array([slot for slot, _, _ in below], np.intp)
+        self._child_operators = np.array([number for _, number, _ in below], np.intp)
+        self._child_nodes = np.array([at for _, _, at in below], np.intp)
         self._widths = np.array(widths, np.intp)
         self._ends = np.cumsum([0, *(len(some) for some in ends)])
         self._ended = np.array([index for some in ends for index in some], np.intp)
@@ -216,13 +222,3 @@ class Matcher:
                 self._results[index, place] = moved(source)
                 if source >= pattern.slots:
                     self._last[index, source - pattern.slots] = True
-
-
-def _joined(parts: Sequence[_State]) -> _State:
-    return _State(
-        np.concatenate([p.terms for p in parts]),
-        np.concatenate([p.nodes for p in parts]),
-        np.concatenate([p.steps for p in parts]),
-        np.concatenate([p.uses for p in parts]),
-        np.concatenate([p.slots for p in parts]),
-    )

@@ -8,6 +8,7 @@ from superopt.equations import canonical, format_equation, parse_equation
 from superopt.generator.generalise.conditions import differs_at_other_ranks, under_conditions
 from superopt.generator.generalise.generalisation import Generaliser
 from superopt.generator.generalise.sampling import Sampler, Shapes
+from superopt.generator.generalise.shared_types import SharedTypes
 from superopt.generator.generalise.shared_values import SharedValues
 from superopt.ops.base import operator_from_attributes
 
@@ -150,14 +151,18 @@ def test_values_carry_what_their_own_operators_need() -> None:
     plain, rectified, logistic = (
         operator_from_attributes("conv", {"activation": name}) for name in ("none", "relu", "sigmoid")
     )
-    values = SharedValues()
-    for operator in (plain, rectified, logistic):
+    values, types = SharedValues(), SharedTypes()
+    numbers = [types.operator_id(operator) for operator in (plain, rectified, logistic)]
+    for number in numbers:
         found = None
         while found is None:
-            carried = values.carried([operator])
-            found = values.applied(operator, _image_and_kernel(values, carried), carried)
-    assert [values.carried([operator]) for operator in (plain, rectified, logistic)] == [0, 1, 2]
-    assert values.carried([plain, logistic]) == 2
+            carried = values.carried([number])
+            inputs = _image_and_kernel(values, carried)
+            found = values.applied(number, types.operator(number), inputs, carried)
+            if found is None:
+                values.need(number, carried + 1)
+    assert [values.carried([number]) for number in numbers] == [0, 1, 2]
+    assert values.carried([numbers[0], numbers[2]]) == 2
 
 
 def _image_and_kernel(values: SharedValues, carried: int) -> tuple[int, int]:

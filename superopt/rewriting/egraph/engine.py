@@ -71,23 +71,16 @@ class Engine:
 
     def rows(self, relation: str, count: int) -> Iterable[tuple[int, ...]]:
         """The ``count`` rows of a relation between numbers."""
-        from egglog.bindings import Int, PrintFunctionOutput, TermApp, TermLit
+        from egglog.bindings import PrintFunctionOutput
 
         (output,) = self._graph.run_program(
             *self._graph.parse_program(f"(print-function {relation} {count})")
         )
         assert isinstance(output, PrintFunctionOutput)
-        get = output.termdag.get
+        text = output.termdag.to_string
         for row, _ in output.terms:
-            term = get(row)
-            assert isinstance(term, TermApp)
-            values: list[int] = []
-            for argument in term.args:
-                literal = get(argument)
-                assert isinstance(literal, TermLit)
-                assert isinstance(literal.value, Int)
-                values.append(literal.value.value)
-            yield tuple(values)
+            _, *numbers = text(row).strip("()").split()
+            yield tuple(map(int, numbers))
 
 
 def _forget(number: int, thread: int, unused: list[int]) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from superopt.ir.numbers import AttributeVariable, NumberExpression
 from superopt.ir.terms import Application, Term, Variable, applications
 from superopt.ops.traits import HALVES
 from superopt.rewriting.egraph.judgement import Question, Slot
-from superopt.rewriting.egraph.vocabulary import Vocabulary, written
+from superopt.rewriting.egraph.vocabulary import UNDECIDED, Vocabulary, written
 
 REWRITING, ORDERS = "rewriting", "orders"
 """Rulesets: commutativity, and all other rules."""
@@ -39,22 +40,27 @@ class Pattern:
         """The relation of decisions: key, then implicit attributes of the target."""
         return f"allowed_{self.number}"
 
-    @property
-    def wants(self) -> str:
-        """The relation of pending decisions."""
-        return f"asked_{self.number}"
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """What a decision depends on: types of variables and outputs, attributes, implicit attributes."""
+        return (
+            *(f"t{i}" for i in range(len(self.question.variables))),
+            *(f"a{i}" for i in range(len(self.question.attributes))),
+            *(self._names[slot] for slot in self.question.given),
+            *(f"u{i}" for i in range(len(self.question.substitution.source))),
+        )
 
     def rule(self, vocabulary: Vocabulary) -> str:
         """The rule apart from decisions about types: the same text for the same substitution."""
         return f"{self._body(vocabulary)} {self._head(vocabulary)} {self.question.substitution.conditions}"
 
     def commands(self, vocabulary: Vocabulary) -> Iterator[str]:
-        """Declarations and rules."""
+        """Declarations and rules; ``undecided`` of its keys must be declared."""
         body, head = self._body(vocabulary), self._head(vocabulary)
         if not self.question.needed:
             yield f"(rule ({body}) ({head}) :ruleset {self.ruleset})"
             return
-        key, wanted = self._key(), [self._names[slot] for slot in self.question.wanted]
+        key, wanted = self.key, [self._names[slot] for slot in self.question.wanted]
         inputs = range(len(self.question.variables))
         values = [
             *(f"r{i}" for i in range(len(self.question.substitution.source))),
@@ -63,10 +69,9 @@ class Pattern:
         match = f"(matched_{self.number} {' '.join(['w', *key, *values])})"
         numbers, sorts = ["i64"] * len(key), ["Value"] * len(values)
         yield f"(relation matched_{self.number} ({' '.join(['i64', *numbers, *sorts])}))"
-        yield f"(relation {self.wants} ({' '.join(numbers)}))"
         yield f"(relation {self.table} ({' '.join([*numbers, *['i64'] * len(wanted)])}))"
         types = " ".join(f"(= t{i} (type x{i}))" for i in inputs)
-        asked = f"({self.wants} {' '.join(key)})"
+        asked = UNDECIDED.call(self.number, key)
         yield f"(rule ({body} {types}) ({match} {asked}) :ruleset wanting)"
         allowed = f"({self.table} {' '.join([*key, *wanted])})"
         yield f"(rule ({match} {allowed}) ({head}) :ruleset {self.ruleset})"
@@ -98,14 +103,6 @@ class Pattern:
         roots = [vocabulary.type(number) for number in numbers]
         answer = self.question.answer(types, attributes, given, roots)
         return None if answer is None else tuple(vocabulary.attributes.of(value) for value in answer)
-
-    def _key(self) -> list[str]:
-        return [
-            *(f"t{i}" for i in range(len(self.question.variables))),
-            *(f"a{i}" for i in range(len(self.question.attributes))),
-            *(self._names[slot] for slot in self.question.given),
-            *(f"u{i}" for i in range(len(self.question.substitution.source))),
-        ]
 
     def _text(self, term: Term, vocabulary: Vocabulary) -> str:
         if isinstance(term, Variable):

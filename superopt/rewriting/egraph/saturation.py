@@ -15,7 +15,7 @@ from superopt.ir.types import TensorType
 from superopt.rewriting.egraph.engine import Engine
 from superopt.rewriting.egraph.judgement import Question
 from superopt.rewriting.egraph.patterns import ORDERS, REWRITING, Pattern
-from superopt.rewriting.egraph.vocabulary import PRELUDE, Vocabulary
+from superopt.rewriting.egraph.vocabulary import PRELUDE, UNDECIDED, WANTED, Pending, Vocabulary
 from superopt.rewriting.substitution import Substitution
 from superopt.rewriting.typing import Typing
 
@@ -49,7 +49,8 @@ class _Base:
         self.declared: set[str] = set()
         self.loaded = 0
         self.users = 0
-        self.before: tuple[set[str], int] = (set(), 0)
+        self.relations: dict[tuple[Pending, str], None] = {}
+        self.before: tuple[set[str], int, dict[tuple[Pending, str], None]] = (set(), 0, {})
 
     def load(self, rules: Rules, ruleset: str) -> None:
         """Adds rules that are missing."""
@@ -57,12 +58,26 @@ class _Base:
         for constructor in rules.vocabulary.constructors.values():
             if constructor.name not in self.declared:
                 self.declared.add(constructor.name)
+                commands += self._pending(WANTED, constructor.key_length)
                 commands += constructor.declarations()
         for pattern in rules.patterns[self.loaded :]:
+            if pattern.question.needed:
+                commands += self._pending(UNDECIDED, len(pattern.key))
             chosen = ruleset if pattern.ruleset == REWRITING else pattern.ruleset
             commands += replace(pattern, ruleset=chosen).commands(rules.vocabulary)
         self.loaded = len(rules.patterns)
         self.engine.execute(commands)
+
+    def pending(self, kind: Pending) -> Iterator[str]:
+        """The declared relations of one kind."""
+        return (name for known, name in self.relations if known is kind)
+
+    def _pending(self, kind: Pending, length: int) -> Iterator[str]:
+        """The declaration of a relation that is missing."""
+        key = (kind, kind.name(length))
+        if key not in self.relations:
+            self.relations[key] = None
+            yield kind.declaration(length)
 
 
 class Rules:
@@ -84,9 +99,9 @@ class Rules:
             base = self._base = _Base()
         elif base.users:
             base.engine.execute(("(pop)",))
-            base.declared, base.loaded = base.before
+            base.declared, base.loaded, base.relations = base.before
         base.load(self, REWRITING)
-        base.before = (set(base.declared), base.loaded)
+        base.before = (set(base.declared), base.loaded, dict(base.relations))
         base.users += 1
         base.engine.execute(("(push)",))
         return base
@@ -193,15 +208,14 @@ class Saturation:
         while True:
             self._engine.saturate("typing")
             commands: list[str] = []
-            tables = {f"want_{c.name}": c for c in vocabulary.constructors.values()}
-            for name, keys in self._wanted(tables):
-                constructor = tables[name]
+            constructors = tuple(vocabulary.constructors.values())
+            for number, *rest in self._asked(WANTED):
+                constructor, key = constructors[number], tuple(rest)
                 known = self._rules.typed.setdefault(constructor.name, {})
-                for key in keys:
-                    if key not in known:
-                        known[key] = vocabulary.output_type(constructor, key)
-                    if known[key] is not None:
-                        commands.append(f"(set (typed_{constructor.name} {_row(key)}) {known[key]})")
+                if key not in known:
+                    known[key] = vocabulary.output_type(constructor, key)
+                if known[key] is not None:
+                    commands.append(f"(set (typed_{constructor.name} {_row(key)}) {known[key]})")
             if not commands:
                 return
             self._engine.execute(commands)
@@ -210,28 +224,26 @@ class Saturation:
         """Decides where rules with conditions, constants or halves apply."""
         self._engine.run("wanting")
         commands: list[str] = []
-        patterns = {p.wants: p for p in self._rules.patterns[: self._base.loaded] if p.question.needed}
-        for name, keys in self._wanted(patterns):
-            pattern = patterns[name]
-            known = self._rules.decided[pattern.number]
-            for key in keys:
-                if key not in known:
-                    known[key] = pattern.decide(key, self._rules.vocabulary)
-                answer = known[key]
-                if answer is not None:
-                    commands.append(f"({pattern.table} {_row((*key, *answer))})")
+        for number, *rest in self._asked(UNDECIDED):
+            pattern, key = self._rules.patterns[number], tuple(rest)
+            known = self._rules.decided[number]
+            if key not in known:
+                known[key] = pattern.decide(key, self._rules.vocabulary)
+            answer = known[key]
+            if answer is not None:
+                commands.append(f"({pattern.table} {_row((*key, *answer))})")
         self._engine.execute(commands)
 
-    def _wanted(self, names: Iterable[str]) -> Iterator[tuple[str, Sequence[tuple[int, ...]]]]:
-        """The new rows of relations of pending decisions."""
+    def _asked(self, kind: Pending) -> Iterator[tuple[int, ...]]:
+        """The new rows of the relations of pending decisions."""
         sizes = self._engine.sizes()
-        for name in names:
+        for name in self._base.pending(kind):
             if sizes[name] != self._sizes.get(name, 0):
                 self._sizes[name] = sizes[name]
                 seen = self._seen.setdefault(name, set())
                 rows = sorted(row for row in self._engine.rows(name, sizes[name]) if row not in seen)
                 seen.update(rows)
-                yield name, rows
+                yield from rows
 
     def _answer(self, step: int) -> tuple[int, int]:
         """Records the pairs that are now equal; returns the number of nodes, and of rule applications."""

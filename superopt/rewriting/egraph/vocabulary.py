@@ -7,7 +7,7 @@ belong to one, and every other term belongs to the world of its first input.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
@@ -40,11 +40,41 @@ PRELUDE = (
 
 
 @dataclass(frozen=True, slots=True)
+class Pending:
+    """Relations of what has yet to be decided outside of the e-graph: who asks, and the key.
+
+    There is one for each length of keys, since reading a relation costs time for each relation.
+    """
+
+    prefix: str
+
+    def name(self, length: int) -> str:
+        """The relation for keys of that length."""
+        return f"{self.prefix}_{length}"
+
+    def declaration(self, length: int) -> str:
+        """Declares the relation for keys of that length."""
+        return f"(relation {self.name(length)} ({' '.join(['i64'] * (length + 1))}))"
+
+    def call(self, asking: int, key: Sequence[str]) -> str:
+        """The fact that this key is asked for."""
+        return _call(self.name(len(key)), str(asking), *key)
+
+
+WANTED, UNDECIDED = Pending("wanted"), Pending("undecided")
+"""Types of outputs that constructors ask for, and applications that rules ask for."""
+
+
+@dataclass(frozen=True, slots=True)
 class Constructor:
-    """An operator with a number of inputs; its columns are all its attributes, including implicit ones."""
+    """An operator with a number of inputs; its columns are all its attributes, including implicit ones.
+
+    ``number`` names it in the relation of types that are asked for.
+    """
 
     operator: str
     arity: int
+    number: int
 
     @property
     def name(self) -> str:
@@ -56,8 +86,13 @@ class Constructor:
         """The attributes, in order."""
         return attribute_names(self.operator)
 
+    @property
+    def key_length(self) -> int:
+        """The number of attributes and inputs, whose values and types determine the output's type."""
+        return len(self.columns) + self.arity
+
     def declarations(self) -> Iterator[str]:
-        """Declares the constructor and its typing relation."""
+        """Declares the constructor and its typing relation; ``wanted`` of its keys must be declared."""
         name, children = self.name, [f"c{i}" for i in range(self.arity)]
         attributes = [f"a{i}" for i in range(len(self.columns))]
         types = [f"t{i}" for i in range(self.arity)]
@@ -67,10 +102,9 @@ class Constructor:
         inputs = ["Value"] * self.arity or ["i64"]
         yield f"(constructor {name} ({' '.join([*numbers, *inputs])}) Value)"
         yield f"(function typed_{name} ({' '.join(['i64'] * len(key))}) i64 :no-merge)"
-        yield f"(relation want_{name} ({' '.join(['i64'] * len(key))}))"
         body = [f"(= e {whole})", *(f"(= {t} (type {c}))" for t, c in zip(types, children, strict=True))]
         body += ["(= w (world c0))"] if children else []
-        untyped, want = _call(f"untyped_{name}", "e", "w", *key), _call(f"want_{name}", *key)
+        untyped, want = _call(f"untyped_{name}", "e", "w", *key), WANTED.call(self.number, key)
         yield f"(relation untyped_{name} ({' '.join(['Value', 'i64', *['i64'] * len(key)])}))"
         yield f"(rule ({' '.join(body)}) ({untyped} {want}) :ruleset typing)"
         given = _call(f"typed_{name}", *key)
@@ -111,7 +145,7 @@ class Vocabulary:
         key = (term.operator, len(term.inputs))
         found = self.constructors.get(key)
         if found is None:
-            found = self.constructors[key] = Constructor(*key)
+            found = self.constructors[key] = Constructor(*key, len(self.constructors))
         return found
 
     def type(self, number: int) -> TensorType:
