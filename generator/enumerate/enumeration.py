@@ -8,7 +8,7 @@ along some axis are known. There is no loop over terms.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -150,27 +150,36 @@ class Enumeration:
         """The values of classes of one type: all at the first test vector, then at the next ones."""
         return self._values.take(type_, classes)
 
-    def halves(self, instance: Instance, classes: Indices) -> Indices:
-        """[n] the class of the half of each given class, -1 if unknown or not splittable."""
-        found = np.full(len(classes), -1, np.int32)
+    def halves(self, instances: Sequence[Instance], classes: Indices) -> Indices:
+        """[instances, n] the classes of the halves of each given class, -1 if unknown or not splittable."""
+        found = np.full((len(instances), len(classes)), -1, np.int32)
         columns = self.table.columns
         kinds, inverse = np.unique(
             np.stack((columns.types[classes], columns.trees[classes]), axis=1), axis=0, return_inverse=True
         )
-        number = self.stage.instances.index(instance)
         for index, (type_, trees) in enumerate(kinds.tolist()):
-            cut = self._applications.cut(instance, type_, trees)
-            output = None if cut is None else self._applications.output(number, (type_,), cut)
-            if cut is None or output is None:
-                continue
+            cuts = list(self._cuts(instances, type_, trees))
             places = np.flatnonzero(inverse.reshape(-1) == index)
             step = self._values.step(type_)
-            for start in range(0, len(places), step):
+            for start in range(0, len(places) if cuts else 0, step):
                 block = places[start : start + step]
-                values = self._values.of_terms(cut, (type_,), classes[block][:, None])
-                keys = self._fingerprints.of(self.table.types[output], values)
-                found[block] = self.table.find(keys)
+                whole = self._values.take(type_, classes[block])
+                for place, cut, output in cuts:
+                    keys = self._fingerprints.of(output, self._values.evaluated(cut, [whole]))
+                    found[place, block] = self.table.find(keys)
         return found
+
+    def _cuts(
+        self, instances: Sequence[Instance], type_: TypeId, trees: int
+    ) -> Iterator[tuple[int, Operator, InputType]]:
+        """(its place, how it cuts values of this type, the type of its result) of each half that can be
+        taken."""
+        for place, instance in enumerate(instances):
+            cut = self._applications.cut(instance, type_, trees)
+            number = self.stage.instances.index(instance)
+            output = None if cut is None else self._applications.output(number, (type_,), cut)
+            if cut is not None and output is not None:
+                yield place, cut, self.table.types[output]
 
     def _leaves(self) -> list[tuple[InputType, SmallArray]]:
         """The values of inputs, then constants, in the richest representation that the stage needs."""

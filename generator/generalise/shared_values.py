@@ -15,10 +15,7 @@ from superopt.ops import Operator
 
 ValueId: TypeAlias = int
 
-_VECTORS = (2, 4, 4)
-"""Test vectors by the components that arrays carry: two residues decide whether polynomials are equal, but
-every element must take both signs where an order matters."""
-
+TEST_VECTORS = 4
 _MOST_ELEMENTS = 1 << 22
 
 _FULL = SmallFieldDomain().rational(0)
@@ -69,7 +66,7 @@ class SharedValues:
         known = self._leaves.get(key)
         if known is None:
             random = np.random.default_rng(zlib.crc32(repr(key[:3]).encode()))
-            made = random_array(random, _VECTORS[carried], shape, like=_CARRIED[carried])
+            made = random_array(random, TEST_VECTORS, shape, like=_CARRIED[carried])
             known = self._leaves[key] = self._added(made)
         return known
 

@@ -90,9 +90,8 @@ def _halves(enumeration: Enumeration, cuts: list[tuple[int, int]]) -> Indices:
     count = enumeration.table.count
     found = np.full((len(cuts), 2, count), -1, np.int32)
     every = np.flatnonzero(enumeration.table.columns.rows >= 0).astype(np.int32)
-    for axis, pair in enumerate(cuts):
-        for place, half in enumerate(pair):
-            found[axis, place, every] = enumeration.halves(enumeration.stage.instances[half], every)
+    instances = [enumeration.stage.instances[half] for pair in cuts for half in pair]
+    found[..., every] = enumeration.halves(instances, every).reshape(len(cuts), 2, len(every))
     return found
 
 

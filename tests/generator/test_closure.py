@@ -13,7 +13,15 @@ from superopt.generator.enumerate.enumeration import Enumeration
 from superopt.generator.enumerate.recorded import RecordedTerms
 from superopt.generator.prune import closure as closures
 from superopt.generator.prune import matching
-from superopt.generator.prune.bank import CLOSED, CONDITIONAL, OPEN, UNDER_CONDITIONS, Bank
+from superopt.generator.prune.bank import (
+    CLOSED,
+    CONDITIONAL,
+    OPEN,
+    UNDER_CONDITIONS,
+    UNREACHED,
+    Bank,
+    ranges,
+)
 from superopt.generator.prune.closure import FAR, Closure
 from superopt.generator.prune.patterns import Rule
 from superopt.ir.terms import Term, Variable
@@ -106,3 +114,20 @@ def test_portions_change_no_derivation(monkeypatch: pytest.MonkeyPatch) -> None:
             expected, found = whole.steps(left, right, uses), parts.steps(left, right, uses)
             assert (expected == found).all()
             assert {0, 1, FAR} <= set(expected.tolist())
+
+
+def test_readings_are_the_reached_terms_of_a_class_with_one_operator() -> None:
+    bank = _closure().bank
+    operators = np.array([number for number, _ in bank.vocabulary])
+    pairs = np.array([(c, o) for c in np.unique(bank.classes) for o in operators])
+    first, counts = bank.readings(pairs[:, 0].astype(np.int32), pairs[:, 1])
+    places = ranges(first, counts)
+    terms, arguments = bank.read(places)
+    assert (
+        np.repeat(pairs, counts, axis=0) == np.stack((bank.classes[terms], bank.operators[terms]), 1)
+    ).all()
+    assert sorted(places.tolist()) == list(range(len(places)))
+    reached = np.flatnonzero((bank.steps < UNREACHED) & (bank.operators >= 0)).astype(np.int32)
+    expected, given = bank.root_readings(np.unique(bank.same[reached]))
+    found = zip(terms.tolist(), map(tuple, arguments.tolist()), strict=True)
+    assert sorted(found) == sorted(zip(expected.tolist(), map(tuple, given.tolist()), strict=True))
