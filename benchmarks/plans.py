@@ -2,11 +2,12 @@
 10 times the time.
 
     python -m benchmarks plans [NETWORK ...] [--devices 192 6 48 2 12 24 96] [--machine summit-node]
-        [--objective training] [--mcmc-factor 10] [--mcmc-most 600] [--rewrite 40] [--seed 0]
+        [--mcmc-factor 10] [--mcmc-most 600] [--rewrite 40] [--seed 0]
         [--cells FILE.jsonl] [--table] [--figure2]
 
 Networks and batches are those of Unity (section 6.1): 64 samples on each device for images, 4 for BERT, 1024
-for recommendations, 256 for the others. Times are simulated microseconds, seconds those of the processor.
+for recommendations, 256 for the others. Planned is a training step by Adam, whose loss is the sum of all
+outputs times an input. Times are simulated microseconds, seconds those of the processor.
 ``--cells`` keeps every finished cell as a line of a file and leaves out those that are there already, so that
 a run that was ended goes on; ``--table`` prints what is there. Sampling has ``--mcmc-factor`` times our time,
 but at most ``--mcmc-most`` seconds: a cell that this cut says so. ``--mcmc-factor 0`` leaves sampling out,
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.plans_cells import Cell, append, known_cells, table
-from benchmarks.plans_graphs import figure2, machine, network_graph, part, verified_rules
+from benchmarks.plans_graphs import PlannedStep, figure2, machine, part, planned_step, verified_rules
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.plan import Plan
 from superopt.optimizer.parallel.experts import Assignment
@@ -32,18 +33,22 @@ from superopt.optimizer.parallel.search.choices import choices_on
 from superopt.optimizer.parallel.search.mcmc import Metropolis
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.planner import Planner
-from superopt.optimizer.parallel.search.subject import Subject, plannable
+from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.search.substitution import Substitutions
-from superopt.optimizer.parallel.simulator import ParallelObjective, Simulator
+from superopt.optimizer.parallel.simulator import ParallelObjective, Simulator, simulate
 from superopt.optimizer.parallel.topology import Cluster
 from superopt.optimizer.search import RuleSet
 from superopt.rewriting import Substitution
+from superopt.step_options import COTANGENTS
 
 BATCHES = {
     "mlp": 256, "xdl": 1024, "dlrm": 1024, "candle-uno": 256, "resnext50": 64, "inception-v3": 64,
     "bert-large": 4,
 }  # fmt: skip
 """Samples on each device (Unity, section 6.1)."""
+
+LATENCY = ParallelObjective.LATENCY
+"""One call of a step is one iteration."""
 
 DEVICES = (192, 6, 48, 2, 12, 24, 96)
 
@@ -53,7 +58,6 @@ class Arguments:
     """What to measure, and how long: seconds of the processor, and graphs that rewriting may price."""
 
     machine: str
-    objective: ParallelObjective
     factor: float
     most: float
     rewrite: int
@@ -67,7 +71,6 @@ def main() -> None:
     parser.add_argument("networks", nargs="*", default=list(BATCHES))
     parser.add_argument("--devices", type=int, nargs="+", default=list(DEVICES))
     parser.add_argument("--machine", default="summit-node")
-    parser.add_argument("--objective", default="training")
     parser.add_argument("--mcmc-factor", type=float, default=10.0, help="times our processor seconds")
     parser.add_argument("--mcmc-most", type=float, default=600.0, help="processor seconds at the most")
     parser.add_argument("--rewrite", type=int, default=40, help="graphs that rewriting may price")
@@ -82,17 +85,16 @@ def main() -> None:
     cells: list[Cell] = known_cells(given.cells)
     arguments = Arguments(
         given.machine,
-        ParallelObjective(given.objective),
         given.mcmc_factor,
         given.mcmc_most,
         given.rewrite,
         given.seed,
         verified_rules() if given.rewrite and not given.table else (),
     )
-    done = {(cell.network, cell.devices, cell.objective, cell.machine) for cell in cells}
+    done = {(cell.network, cell.devices, cell.machine) for cell in cells}
     wanted = [(network, devices) for devices in given.devices for network in given.networks]
     for network, devices in () if given.table else wanted:
-        if (network, devices, given.objective, given.machine) in done:
+        if (network, devices, given.machine) in done:
             continue
         cell = _measured(network, devices, arguments)
         cells.append(cell)
@@ -102,17 +104,17 @@ def main() -> None:
 
 
 def _measured(network: str, devices: int, arguments: Arguments) -> Cell:
-    graph = plannable(network_graph(network, BATCHES.get(network, 16) * devices))
+    step = planned_step(f"{network}:{BATCHES.get(network, 16) * devices}:{COTANGENTS}")
     cluster = machine(arguments.machine, devices)
     began = time.process_time()
-    planner = Planner(cluster, arguments.objective, seed=arguments.seed)
-    planned = planner.plan(graph)
+    planner = Planner(cluster, LATENCY, seed=arguments.seed, layout=step.layout)
+    planned = planner.plan(step.graph)
     planning = time.process_time() - began
     best = planned
-    for other in _rewritten(planner, graph, arguments):
+    for other in _rewritten(planner, step.graph, arguments):
         best = min(best, planner.plan(other), key=lambda found: found.best.rank)
     seconds = time.process_time() - began
-    sequential = _sequential(cluster, graph, arguments) if arguments.rewrite else None
+    sequential = _sequential(cluster, step, arguments) if arguments.rewrite else None
     allowed = min(arguments.factor * seconds, arguments.most)
     sampled, proposals = _sampled(planned, cluster, arguments, allowed) if allowed else (None, 0)
     experts = {
@@ -122,7 +124,6 @@ def _measured(network: str, devices: int, arguments: Arguments) -> Cell:
         network=network,
         devices=devices,
         machine=arguments.machine,
-        objective=arguments.objective.value,
         seed=arguments.seed,
         operators=len(planned.subject.operations),
         ours=best.best.simulation.microseconds,
@@ -135,7 +136,7 @@ def _measured(network: str, devices: int, arguments: Arguments) -> Cell:
         proposals=proposals,
         sampling_factor=round(allowed / seconds, 2),
         is_cut=arguments.factor * seconds > arguments.most,
-        alone=Simulator(graph, cluster, arguments.objective).simulate(Plan()).microseconds,
+        alone=simulate(step.graph, Plan(), cluster, LATENCY, step.subject.step).microseconds,
         planning_seconds=round(planning, 2),
         seconds=round(seconds, 2),
     )
@@ -151,17 +152,17 @@ def _rewritten(planner: Planner, graph: Graph, arguments: Arguments) -> list[Gra
     return [found.graph for found in search.run(graph) if found.trace]
 
 
-def _sequential(cluster: Cluster, graph: Graph, arguments: Arguments) -> Planned:
+def _sequential(cluster: Cluster, step: PlannedStep, arguments: Arguments) -> Planned:
     """The graph that is fastest on one device, planned for all."""
-    single = Planner(part(cluster, 1), arguments.objective)
-    (best, *_) = (*_rewritten(single, graph, arguments), graph)
-    return Planner(cluster, arguments.objective).plan(best)
+    single = Planner(part(cluster, 1), LATENCY, layout=step.layout)
+    (best, *_) = (*_rewritten(single, step.graph, arguments), step.graph)
+    return Planner(cluster, LATENCY, layout=step.layout).plan(best)
 
 
 def _sampled(planned: Planned, cluster: Cluster, arguments: Arguments, seconds: float) -> tuple[float, int]:
     """Metropolis sampling from the best plan of experts, and from a plan without thought; how many plans it
     simulated."""
-    simulator = Simulator(planned.subject.graph, cluster, arguments.objective)
+    simulator = Simulator(planned.subject.graph, cluster, LATENCY, step=planned.subject.step)
 
     def delta(plan: Plan, changed: Sequence[NodeId]) -> float:
         simulation = simulator.delta(plan, changed)

@@ -30,7 +30,6 @@ class Cell:
     network: str
     devices: int
     machine: str
-    objective: str
     seed: int
     operators: int
     ours: float

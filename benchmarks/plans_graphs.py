@@ -1,54 +1,75 @@
-"""The graphs of the networks to be planned, without their weights, and parts of machines."""
+"""The training steps to be planned, and parts of machines."""
 
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import onnx
-from onnx import TensorProto
+import numpy as np
 
 from superopt import zoo
 from superopt.equations import parse_equation
+from superopt.errors import InvalidOptionError
 from superopt.ir.graph import Graph, Input, Weight
 from superopt.ir.types import ElementType, TensorType
-from superopt.onnx_io import lift, load_model
+from superopt.journeys.training import train_graph
+from superopt.onnx_io import build_model, lift, load_model
 from superopt.ops.activation import Relu
 from superopt.ops.matrix import Matmul
-from superopt.optimizer.canonical import canonicalise
 from superopt.optimizer.parallel.cluster import named_cluster
+from superopt.optimizer.parallel.derived import LayerDivision
 from superopt.optimizer.parallel.experts import Assignment, assignments
+from superopt.optimizer.parallel.search.choices import COPIED
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.planner import Planner
-from superopt.optimizer.parallel.search.subject import Subject
-from superopt.optimizer.parallel.simulator import ParallelObjective, Simulator
+from superopt.optimizer.parallel.search.subject import Operation, Subject, plannable
+from superopt.optimizer.parallel.simulator import ParallelObjective, simulate
+from superopt.optimizer.parallel.states import StepLayout
+from superopt.optimizer.parallel.terms import TermDimension
 from superopt.optimizer.parallel.topology import Cluster, Node
 from superopt.rewriting import Substitution, substitutions_of
+from superopt.step_options import COTANGENTS, StepSettings
+
+if TYPE_CHECKING:
+    import onnx
 
 
-def network_graph(name: str, batch: int) -> Graph:
-    """The canonical graph of a network of the zoo; its weights are a file of holes."""
-    blueprint = zoo.blueprint(name, batch=batch)
-    model = onnx.ModelProto()
-    model.CopyFrom(blueprint.skeleton)
-    with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
-        size = 0
-        for tensor in model.graph.initializer:
-            if tensor.name in blueprint.draws:
-                length = 4 * blueprint.draws[tensor.name].size
-                tensor.data_location = TensorProto.EXTERNAL
-                del tensor.external_data[:]
-                for key, value in (("location", "weights"), ("offset", str(size)), ("length", str(length))):
-                    tensor.external_data.add(key=key, value=value)
-                size += -(-length // 4096) * 4096
-        with (Path(directory) / "weights").open("wb") as file:
-            file.truncate(size)
-        path = Path(directory) / "model.onnx"
-        path.write_bytes(model.SerializeToString())
-        return canonicalise(lift(load_model(path))).graph
+@dataclass(frozen=True)
+class PlannedStep:
+    """A step that is planned for several machines."""
+
+    name: str
+    graph: Graph
+    layout: StepLayout
+
+    @cached_property
+    def subject(self) -> Subject:
+        """The step to be planned."""
+        return Subject.of(self.graph, self.layout)
+
+
+def planned_step(text: str) -> PlannedStep:
+    """The step of NETWORK:BATCH:LOSS. Raises InvalidOptionError for another form."""
+    name, _, rest = text.partition(":")
+    batch, _, loss = rest.partition(":")
+    if not batch.isdecimal() or not loss:
+        raise InvalidOptionError(f"network: expected NETWORK:BATCH:LOSS, got {text!r}")
+    settings = StepSettings()
+    settings = replace(
+        settings, update=replace(settings.update, optimizer="adam"), loss=replace(settings.loss, loss=loss)
+    )
+    return _step_of(f"{name}, {batch}", zoo.build(name, batch=int(batch)), settings)
+
+
+def _step_of(name: str, model: onnx.ModelProto | bytes, settings: StepSettings) -> PlannedStep:
+    source = load_model(train_graph(model, settings).step.model.to_bytes())
+    layout = StepLayout.of(source.proto, name)
+    assert layout is not None, "train_graph describes its step"
+    return PlannedStep(name, plannable(lift(source).graph), layout)
 
 
 def part(cluster: Cluster, devices: int) -> Cluster:
@@ -83,8 +104,8 @@ def verified_rules() -> tuple[Substitution, ...]:
     )
 
 
-def mlp() -> Graph:
-    """The two layers of Unity's figure 2: 64 samples, 784 to 512 to 10."""
+def mlp() -> PlannedStep:
+    """A step by SGD of the two layers of Unity's figure 2: 64 samples, 784 to 512 to 10."""
     editor = Graph.empty().edit()
     x = editor.add(Input("x", _tensor(64, 784))).value
     first = editor.add(Matmul(), (x, editor.add(Weight("w1", _tensor(784, 512))).value)).value
@@ -92,22 +113,31 @@ def mlp() -> Graph:
     editor.set_outputs(
         [editor.add(Matmul(), (hidden, editor.add(Weight("w2", _tensor(512, 10))).value)).value]
     )
-    return editor.build()
+    arrays = {"w1": np.zeros((784, 512), np.float32), "w2": np.zeros((512, 10), np.float32)}
+    settings = StepSettings.from_json({"optimizer": "sgd", "loss": COTANGENTS})
+    return _step_of("mlp", build_model(editor.build(), arrays), settings)
 
 
 def figure2() -> Iterator[tuple[str, int, float]]:
     """Plans of figure 2 on two devices: name, elements sent in an iteration of training, microseconds."""
-    cluster = part(named_cluster("summit-node"), 2)
-    subject = Subject.of(mlp())
-    simulator = Simulator(subject.graph, cluster, ParallelObjective.TRAINING)
-    mesh = Mesh.of(cluster)
-    plans = {name: found.plan(subject) for name, found in assignments(subject, mesh)}
-    plans["figure 2b: rows, copies, columns"] = Assignment(mesh, ((2,), (-1,), (1,)), {}).plan(subject)
-    plans["columns, columns, rows"] = Assignment(mesh, ((1,), (1,), (2,)), {}).plan(subject)
-    plans["ours"] = Planner(cluster, ParallelObjective.TRAINING).plan(subject.graph).best.plan
+    cluster, step = part(named_cluster("summit-node"), 2), mlp()
+    subject, mesh = step.subject, Mesh.of(cluster)
+    plans = {name: found.plan(subject) for name, found in assignments(subject, mesh, _without_terms)}
+    forward = {
+        operation.node: label for operation, label in zip(subject.operations, (2, COPIED, 1), strict=False)
+    }
+    labelled = LayerDivision(subject, mesh, _without_terms, range(len(mesh.sizes)), forward)
+    plans["figure 2b: rows, copies, columns"] = Assignment(mesh, tuple(labelled.choices()), {}).plan(subject)
+    planner = Planner(cluster, ParallelObjective.LATENCY, layout=step.layout)
+    plans["ours"] = planner.plan(step.graph).best.plan
     for name, plan in plans.items():
-        simulation = simulator.simulate(plan)
+        simulation = simulate(step.graph, plan, cluster, ParallelObjective.LATENCY, subject.step)
         yield name, simulation.communication_bytes // 4, simulation.microseconds
+
+
+def _without_terms(operation: Operation, dimension: int) -> bool:
+    """Unity has no operator that adds partial sums."""
+    return not isinstance(operation.splits.dimensions[dimension], TermDimension)
 
 
 def _tensor(*shape: int) -> TensorType:

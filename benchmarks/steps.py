@@ -1,4 +1,4 @@
-"""Plans of training steps by Adam: data parallelism, ZeRO's stages, parameter servers, and ours.
+"""Plans of training steps by Adam: those of experts, and ours.
 
     python -m benchmarks steps [NETWORK:BATCH:LOSS ...] [--devices 4 8] [--machine dgx-a100] [--seconds 60]
 
@@ -16,36 +16,20 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.plans_graphs import machine
-from superopt import zoo
-from superopt.errors import InvalidOptionError
-from superopt.ir.graph import Graph
-from superopt.journeys.training import train_graph
-from superopt.onnx_io import lift, load_model
+from benchmarks.plans_graphs import PlannedStep, machine, planned_step
 from superopt.optimizer.parallel.experts import assignments
 from superopt.optimizer.parallel.resident_states import prefetched
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.planner import Planner
-from superopt.optimizer.parallel.search.subject import Subject, plannable
+from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.sharded_states import DDP, ZERO_3
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, simulate
-from superopt.optimizer.parallel.states import StepLayout
 from superopt.optimizer.parallel.topology import Cluster
-from superopt.step_options import StepSettings
 
 NETWORKS = ("candle-uno:256:mse", "bert-base:8:cotangents", "light-ncf:1024:cotangents")
 HEADER = "| step | devices | plan | us | sent, MB | fullest device, MB |\n|---|---|---|---|---|---|"
 LIMIT = 0.6
 """Memory of a device in the second search, as a share of what data parallelism needs."""
-
-
-@dataclass(frozen=True)
-class PlannedStep:
-    """A step that is planned for several machines."""
-
-    name: str
-    graph: Graph
-    layout: StepLayout
 
 
 @dataclass(frozen=True)
@@ -65,23 +49,6 @@ class Row:
             f"| {self.network} | {self.devices} | {self.plan} | {self.microseconds:,.0f} | "
             f"{self.sent / 1e6:,.2f} | {self.fullest / 1e6:,.2f} |"
         )
-
-
-def planned_step(text: str) -> PlannedStep:
-    """The step of NETWORK:BATCH:LOSS. Raises InvalidOptionError for another form."""
-    name, _, rest = text.partition(":")
-    batch, _, loss = rest.partition(":")
-    if not batch.isdecimal() or not loss:
-        raise InvalidOptionError(f"network: expected NETWORK:BATCH:LOSS, got {text!r}")
-    settings = StepSettings()
-    settings = replace(
-        settings, update=replace(settings.update, optimizer="adam"), loss=replace(settings.loss, loss=loss)
-    )
-    model = zoo.build(name, batch=int(batch))
-    source = load_model(train_graph(model, settings).step.model.to_bytes())
-    layout = StepLayout.of(source.proto, name)
-    assert layout is not None, "train_graph describes its step"
-    return PlannedStep(f"{name}, {batch}", plannable(lift(source).graph), layout)
 
 
 def rows(step: PlannedStep, cluster: Cluster, seconds: float) -> Iterator[Row]:

@@ -179,7 +179,7 @@ class KernelModel:
         outputs = parts_of(operation.outputs, operation.splits.outputs, how.degrees)
         is_free = operator.name in ALIASES
         flops, reads, writes = self._work(operation, inputs, outputs)
-        alone = float(division.forward.each[how.devices[0]])
+        alone = float(division.duration.each[how.devices[0]])
         return Part(
             self._member(operation, inputs, outputs),
             Task(operator.task(outputs) if isinstance(operator, Operator) else operator, inputs, outputs),

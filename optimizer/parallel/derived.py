@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from superopt.ir.graph import NodeId, Value
+from superopt.ops.splits import SplitKind
 from superopt.optimizer.parallel.search.choices import COPIED, Choice, Licence, is_divisible, is_summed
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.subject import Operation, Subject
@@ -136,17 +137,68 @@ class SampleDivision(Derivation):
 
 @dataclass
 class LayerDivision(Derivation):
-    """Operator parallelism: ``labels`` are the task dimensions along which some operations are divided, or
-    COPIED. What they read of parameters and data is divided for all that follow, so that the backward pass
-    and the update have the division of the forward pass."""
+    """Operator parallelism. ``labels`` are the task dimensions along which some operations are divided in any
+    case, or COPIED; ``columns`` those along which others are where no layer before them divides what they
+    read, which then divides them. What a divided operation reads of the inputs is divided wherever it is
+    read, so that the backward pass and the updates have the division of the forward pass. ``given`` are
+    inputs that are divided otherwise, by samples: layers go first."""
 
     labels: Mapping[NodeId, int] = field(default_factory=dict[NodeId, int])
+    columns: Mapping[NodeId, int] = field(default_factory=dict[NodeId, int])
+    given: Axes = field(default_factory=Axes)
+    _inputs: Axes = field(default_factory=Axes)
+    _layered: set[Value] = field(default_factory=set[Value])
+
+    def choices(self) -> list[Choice]:
+        """Derived anew until no more inputs are found to be divided."""
+        while True:
+            known = len(self._inputs)
+            found = super().choices()
+            if len(self._inputs) == known:
+                return found
+
+    def divides_layers(self, choices: Sequence[Choice]) -> bool:
+        """Whether some of the ``columns`` are divided by columns, or by rows."""
+        for node, label in self.columns.items():
+            number = self.subject.numbers[node]
+            kinds = self.subject.operations[number].splits.dimensions
+            rows = {n for n, dimension in enumerate(kinds) if dimension.kind is SplitKind.REDUCTION}
+            if not {label, *rows}.isdisjoint(choices[number]):
+                return True
+        return False
+
+    def _given(self) -> Axes:
+        self._layered = set(self._inputs)
+        return {**self.given, **self._inputs}
 
     def _read(self, operation: Operation, label: int, divided: Axes) -> None:
-        for slot, value in enumerate(self.subject.graph[operation.node].inputs):
+        operands = self.subject.graph[operation.node].inputs
+        is_layer = operation.node in self.labels or operation.node in self.columns
+        if not is_layer and not any(
+            value in self._layered & divided.keys() and operation.splits.inputs[slot][divided[value]] == label
+            for slot, value in enumerate(operands)
+        ):
+            return
+        self._layered.update(Value(operation.node, port) for port in range(len(operation.outputs)))
+        for slot, value in enumerate(operands):
             followed = operation.splits.inputs[slot]
-            if value.node not in self.subject.numbers and label in followed:
+            if value.node not in self.subject.numbers and label in followed and value not in self.given:
+                self._inputs.setdefault(value, followed.index(label))
                 divided.setdefault(value, followed.index(label))
+                self._layered.add(value)
 
-    def _chosen(self, operation: Operation) -> int | None:
-        return self.labels.get(operation.node)
+    def _wanted(self, operation: Operation, divided: Axes, sums: set[Value]) -> int | None:
+        if operation.node in self.labels:
+            return self.labels[operation.node]
+        by_layers = {value: axis for value, axis in divided.items() if value in self._layered}
+        operands = self.subject.graph[operation.node].inputs
+        wanted = {
+            operation.splits.inputs[slot][by_layers[value]]
+            for slot, value in enumerate(operands)
+            if value in by_layers
+        }
+        if len(wanted) == 1:
+            return wanted.pop()
+        if operation.node in self.columns:
+            return self.columns[operation.node]
+        return super()._wanted(operation, divided, sums)

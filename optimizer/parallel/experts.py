@@ -7,17 +7,22 @@ hybrid (Naumov et al. 2019: whole embedding tables on different devices, the res
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from superopt.ir.graph import NodeId
 from superopt.ir.plan import Parallelism, Plan, Residence
-from superopt.ops.opaque import Opaque
 from superopt.ops.roles import Product
 from superopt.ops.splits import SplitKind
 from superopt.ops.traits import traits
+from superopt.optimizer.parallel.divided_layers import (
+    HYBRID,
+    WEIRD_TRICK,
+    DividedLayers,
+    megatron,
+    model_axes,
+)
 from superopt.optimizer.parallel.resident_states import ResidentStates
 from superopt.optimizer.parallel.search.choices import (
     ALONE,
@@ -29,7 +34,7 @@ from superopt.optimizer.parallel.search.choices import (
     parallelism,
 )
 from superopt.optimizer.parallel.search.mesh import Mesh
-from superopt.optimizer.parallel.search.subject import Operation, Subject
+from superopt.optimizer.parallel.search.subject import Operation, Subject, is_lookup
 from superopt.optimizer.parallel.sharded_states import ZERO_2, ZERO_3, ShardedStates
 
 ONE_DEVICE = "one device"
@@ -82,21 +87,22 @@ def assignments(
             if plan.name == ZERO_2:
                 plan_of = ResidentStates(subject, assignment.plan(subject)).releasing_all()
                 yield ZERO_3, replace(assignment, residence=plan_of.residence)
+        for plan in DividedLayers(subject, subject.step, mesh, licence).plans():
+            yield plan.name, Assignment(mesh, plan.choices, plan.shares)
         return
     yield "data parallel", shaper.assignment(shaper.by_samples(shaper.all_axes))
     if any(_is_dense(operation) for operation in subject.operations):
-        for axes in _model_axes(mesh):
-            name = f"Megatron {math.prod(mesh.sizes[a] for a in axes)}-way"
+        for axes in model_axes(mesh):
             found = shaper.by_columns_and_rows(axes, _is_dense)
             if found is not None:
-                yield name, shaper.assignment(found)
+                yield megatron(mesh, axes), shaper.assignment(found)
         if any(_product(operation) is Product.CONVOLUTION for operation in subject.operations):
             found = shaper.by_columns_and_rows(shaper.all_axes, _is_dense)
             if found is not None:
-                yield "one weird trick", shaper.assignment(found)
+                yield WEIRD_TRICK, shaper.assignment(found)
     tables = [n for n in range(len(subject.operations)) if shaper.is_joined_table(n)]
     if len(tables) > 1 and len(mesh.devices) > 1:
-        yield "DLRM hybrid", shaper.tables_apart(tables)
+        yield HYBRID, shaper.tables_apart(tables)
 
 
 class _Shaper:
@@ -224,18 +230,6 @@ class _Shaper:
         return tuple(changed) if is_divisible(operation, tuple(changed), self._mesh) else None
 
 
-def _model_axes(mesh: Mesh) -> Iterator[tuple[int, ...]]:
-    """Adjacent axes that may hold the parts of a layer: those within a node, and all devices."""
-    count, border = len(mesh.sizes), len(mesh.sizes) - mesh.inner
-    seen: set[tuple[int, ...]] = set()
-    for start in range(count):
-        for stop in range(start + 1, count + 1):
-            axes = tuple(range(start, stop))
-            if (start >= border or (start, stop) == (0, count)) and axes not in seen:
-                seen.add(axes)
-                yield axes
-
-
 def _is_dense(operation: Operation) -> bool:
     return _product(operation) is Product.MATRIX and bool(operation.weights)
 
@@ -246,11 +240,3 @@ def _product(operation: Operation) -> Product | None:
 
 def _is_embedding(operation: Operation) -> bool:
     return is_lookup(operation) and 0 in operation.weights
-
-
-def is_lookup(operation: Operation) -> bool:
-    """Whether it takes rows of its first operand."""
-    own = traits(operation.operator.name)
-    moves_rows = own.moves and bool(own.conditions)
-    is_kept = isinstance(operation.operator, Opaque) and operation.operator.op_type == "Gather"
-    return moves_rows or is_kept

@@ -102,29 +102,33 @@ def prefetched(simulation: Simulation, lead: float, together: int) -> Plan:
     """The plan of a simulation with its fetches issued as late as possible so that each ends before its first
     reader starts, if there is computation for ``lead`` times as long as fetches last, one after the other.
     Neighbouring fetches are issued together up to so many bytes."""
-    plan, order = simulation.plan, [operation.node for operation in simulation.operations.all]
-    ends = list(itertools.accumulate(float(unit.division.forward.each.max()) for unit in simulation.units))
+    plan, order = simulation.plan, simulation.order
+    numbers = simulation.operations.numbers
+    place = {numbers[node]: position for position, node in enumerate(order)}
+    units = (simulation.units[number] for number in place)
+    ends = list(itertools.accumulate(unit.division.duration.longest for unit in units))
     issued: dict[tuple[NodeId, NodeId], tuple[NodeId, int | None]] = {}
     free = float("inf")
-    for number, group in reversed(list(enumerate(_neighbours(simulation, together)))):
+    for number, group in reversed(list(enumerate(_neighbours(simulation, place, together)))):
         bundle = number if len(group) > 1 else None
-        first = min(fetch.users[0][0] for fetch in group)
+        first = min(place[fetch.users[0][0]] for fetch in group)
         lasts = sum(exchange.microseconds for f in group for exchange in simulation.fetch_exchanges(f))
         free = min(free, ends[first - 1] if first else 0.0) - lead * lasts
         before = bisect.bisect_right(ends, free) - 1
         for fetch in group:
             for user, _ in fetch.users:
                 after = fetch.input if before < 0 else order[before]
-                issued[fetch.input, order[user]] = after, bundle
+                issued[fetch.input, order[place[user]]] = after, bundle
     residence = {node: _issued(node, kept, issued) for node, kept in plan.residence.items()}
     return replace(plan, residence=MappingProxyType(residence))
 
 
-def _neighbours(simulation: Simulation, together: int) -> list[list[ResidentFetch]]:
-    """The fetches that send something in the order of their first readers, in groups of so many bytes."""
+def _neighbours(simulation: Simulation, place: Mapping[int, int], together: int) -> list[list[ResidentFetch]]:
+    """The fetches that send something in the order of their first readers, whose ``place`` is by number, in
+    groups of so many bytes."""
     groups: list[list[ResidentFetch]] = []
     size = together
-    for fetch in sorted(simulation.residents.fetches, key=lambda fetch: fetch.users[0][0]):
+    for fetch in sorted(simulation.residents.fetches, key=lambda fetch: place[fetch.users[0][0]]):
         moved = sum(exchange.moved for exchange in simulation.fetch_exchanges(fetch))
         if not moved:
             continue

@@ -73,10 +73,13 @@ class ShardedStates:
 
     @cached_property
     def _axes(self) -> tuple[int, ...]:
-        """As many axes of the machine as divide the number of samples; others repeat the work."""
+        return self.sample_axes(range(len(self.mesh.sizes)))
+
+    def sample_axes(self, axes: Sequence[int]) -> tuple[int, ...]:
+        """As many of some axes of the machine as divide the number of samples; others repeat the work."""
         batches = [self._sizes(node)[0] for node in self.step.data if self._sizes(node)]
         found: tuple[int, ...] = ()
-        for axis in range(len(self.mesh.sizes)):
+        for axis in axes:
             count = self._devices((*found, axis))
             if all(samples % count == 0 for samples in batches):
                 found = (*found, axis)

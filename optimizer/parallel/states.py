@@ -48,10 +48,12 @@ class StateTensor:
 
 @dataclass(frozen=True)
 class StepStates:
-    """The states of a graph that is a training step, and the inputs whose first axis counts samples."""
+    """The states of a graph that is a training step, the inputs whose first axis counts samples, and the
+    loss."""
 
     states: tuple[StateTensor, ...]
     data: frozenset[NodeId]
+    loss: Value | None = None
 
     @staticmethod
     def of(graph: Graph, layout: StepLayout) -> StepStates:
@@ -71,6 +73,7 @@ class StepStates:
                 if state.input in inputs
             ),
             frozenset(inputs[name] for name in description.data if name in inputs),
+            outputs.get(description.loss),
         )
 
     @cached_property

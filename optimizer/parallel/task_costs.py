@@ -9,7 +9,7 @@ from superopt.ir.graph import GraphOperator
 from superopt.ir.types import TensorType
 from superopt.ops.base import Operator
 from superopt.ops.opaque import Opaque
-from superopt.ops.traits import ALIASES, traits
+from superopt.ops.traits import ALIASES
 from superopt.optimizer.cost.kernel import Kernel, KernelStep, Source
 from superopt.optimizer.cost.latency import Recorded
 from superopt.optimizer.cost.machine import bytes_of, number_of
@@ -88,14 +88,6 @@ def roofline_microseconds(
     is_half = all(t.element.is_float and t.element.bytes_per_element <= _HALF_BYTES for t in outputs)
     rate = kind.half_flops if is_half else kind.flops
     return kind.launch + _MICRO * max(flops / rate, moved / kind.memory_bandwidth)
-
-
-def backward_passes(operator: GraphOperator, operands_with_gradient: int) -> int:
-    """Cost of the backward pass relative to the forward pass: one product for every operand of a product
-    whose gradient is needed, 1 for any other operator."""
-    if operands_with_gradient == 0 or operator.name in ALIASES:
-        return 0
-    return operands_with_gradient if traits(operator.name).product else 1
 
 
 def _kernel(operator: Operator, inputs: Types, outputs: Types, weights: tuple[int, ...]) -> Kernel:

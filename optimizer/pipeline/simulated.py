@@ -41,6 +41,7 @@ from superopt.optimizer.pipeline.report import (
 from superopt.optimizer.pipeline.verdict import PlannedVariant, Verdict
 from superopt.optimizer.pipeline.write import for_devices
 from superopt.optimizer.search import RuleSet, StoppedBy, TraceStep, retraced
+from superopt.options import TRAINING
 
 _FIRST_PLAN_SHARE = 0.5
 _REWRITING_SHARE = 0.65
@@ -91,11 +92,9 @@ class Simulated:
         return trial
 
 
-def _objective(name: str, layout: StepLayout | None) -> ParallelObjective:
-    """The objective of that name; an iteration of training with a training step is one call of it."""
-    objective = ParallelObjective(name)
-    is_iteration = layout is not None and objective is ParallelObjective.TRAINING
-    return ParallelObjective.LATENCY if is_iteration else objective
+def _objective(name: str) -> ParallelObjective:
+    """The objective of that name; an iteration of training is one call of the training step."""
+    return ParallelObjective.LATENCY if name == TRAINING else ParallelObjective(name)
 
 
 class SimulatedTrial(Trial[PlannedVariant]):
@@ -112,7 +111,7 @@ class SimulatedTrial(Trial[PlannedVariant]):
         layout = StepLayout.of(source.proto, source.name)
         self._planner = Planner(
             cluster,
-            _objective(self._request.options.objective, layout),
+            _objective(self._request.options.objective),
             licences.allow,
             self._until(_PLANNING_SHARE),
             self._request.options.seed,

@@ -60,7 +60,7 @@ class Problem:
         if self.simulation.plan.has_kernels:
             return "a plan with kernels, buckets or an order"
         for operation, unit in zip(self.simulation.operations.all, self.simulation.units, strict=True):
-            if unit.division.takes_time and unit.division.forward.common is None:
+            if unit.division.takes_time and unit.division.duration.common is None:
                 return f"{operation.operator.name} (node {operation.node}) on some of the devices"
         for one in self.transfers:
             if not all(phase.is_single for phase in one.exchange.phases):

@@ -20,15 +20,13 @@ from superopt.optimizer.parallel.states import StepStates
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A value from one planned node to a slot of another, both by number. ``returns``: in training its
-    gradient flows back. ``alike`` is the number of equal operations that read the value: one transfer serves
-    them all."""
+    """A value from one planned node to a slot of another, both by number. ``alike`` is the number of equal
+    operations that read the value: one transfer serves them all."""
 
     source: int
     port: int
     target: int
     slot: int
-    returns: bool
     alike: int = 1
 
 
@@ -98,7 +96,7 @@ class Carried:
                 continue
             returned.add(state.next)
             edges.extend(
-                Edge(updater, state.next.port, reader, slot, returns=False, alike=len(others))
+                Edge(updater, state.next.port, reader, slot, alike=len(others))
                 for reader, slot in others
                 if reader != updater
             )

@@ -10,8 +10,8 @@ from superopt.optimizer.parallel.task_costs import TaskCosts
 from superopt.optimizer.parallel.topology import Cluster
 
 
-def forward(cluster: Cluster, costs: TaskCosts) -> Compute:
-    """Inference: microseconds of a task on the slowest of some devices."""
+def task_times(cluster: Cluster, costs: TaskCosts) -> Compute:
+    """Microseconds of a task on the slowest of some devices."""
 
     def compute(operation: Operation, degrees: tuple[int, ...], devices: Sequence[int]) -> float:
         inputs, outputs = task_types(operation, degrees)
@@ -19,15 +19,5 @@ def forward(cluster: Cluster, costs: TaskCosts) -> Compute:
             costs.task_microseconds(operation.operator, inputs, outputs, kind, operation.weights)
             for kind in dict.fromkeys(cluster.devices[number].kind for number in devices)
         )
-
-    return compute
-
-
-def both_ways(cluster: Cluster, costs: TaskCosts) -> Compute:
-    """Training: forward and backward pass."""
-    once = forward(cluster, costs)
-
-    def compute(operation: Operation, degrees: tuple[int, ...], devices: Sequence[int]) -> float:
-        return (1 + max(operation.passes, 0)) * once(operation, degrees, devices)
 
     return compute

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from superopt.ir.graph import Value
 from superopt.ir.types import TensorType
-from superopt.ops.traits import ALIASES
 from superopt.optimizer.parallel.search.carried import Kept, tensor_bytes
 from superopt.optimizer.parallel.search.choices import Choice, Choices, degrees_of
 from superopt.optimizer.parallel.search.elimination import Problem
@@ -20,13 +19,10 @@ from superopt.optimizer.parallel.search.redistribution import (
     TERM,
     WHOLE,
     CollectivePrices,
-    gradient_made,
-    gradient_read,
     made,
     part,
     read,
     redistribution,
-    synchronisation,
 )
 from superopt.optimizer.parallel.search.subject import Edge, Operation, Subject
 from superopt.optimizer.parallel.search.tables import Table, Tables
@@ -34,17 +30,7 @@ from superopt.optimizer.parallel.search.tables import Table, Tables
 Costs = NDArray[np.float64]
 
 Compute = Callable[[Operation, tuple[int, ...], Sequence[int]], float]
-"""Microseconds of one task of an operation divided by those degrees, on the slowest of some devices; in
-training with its backward pass."""
-
-
-@dataclass(frozen=True, slots=True)
-class CostWeights:
-    """Weights of an estimate's terms: the share of weight synchronisation that is not overlapped, and
-    microseconds per byte of memory on a device (a Lagrange multiplier)."""
-
-    exposed: float = 1.0
-    memory: float = 0.0
+"""Microseconds of one task of an operation divided by those degrees, on the slowest of some devices."""
 
 
 @dataclass
@@ -56,11 +42,11 @@ class Known:
     edges: dict[tuple[int, Choices, Choices], Table] = field(
         default_factory=dict[tuple[int, Choices, Choices], Table]
     )
-    owns: dict[tuple[int, Choices, CostWeights], Table] = field(
-        default_factory=dict[tuple[int, Choices, CostWeights], Table]
+    owns: dict[tuple[int, Choices, float], Table] = field(
+        default_factory=dict[tuple[int, Choices, float], Table]
     )
-    parts: dict[tuple[int, Choices], tuple[Costs, Costs, Costs]] = field(
-        default_factory=dict[tuple[int, Choices], tuple[Costs, Costs, Costs]]
+    parts: dict[tuple[int, Choices], tuple[Costs, Costs]] = field(
+        default_factory=dict[tuple[int, Choices], tuple[Costs, Costs]]
     )
     works: dict[tuple[int, tuple[int, ...]], float] = field(
         default_factory=dict[tuple[int, tuple[int, ...]], float]
@@ -90,16 +76,13 @@ class _Stays:
 
 @dataclass
 class Estimator:
-    """Cost tables on one mesh. ``trains``: gradients flow back and weights are synchronised.
-    ``weight_copies`` is the number of tensors that a device holds for each weight: with gradients and
-    optimiser state, or the weight alone."""
+    """Cost tables on one mesh. A price of memory is in microseconds per byte on a device (a Lagrange
+    multiplier)."""
 
     subject: Subject
     mesh: Mesh
     prices: CollectivePrices
     compute: Compute
-    trains: bool
-    weight_copies: float
     tables: Tables
     known: Known = field(default_factory=Known)
 
@@ -111,7 +94,6 @@ class Estimator:
                 operation.outputs,
                 operation.splits,
                 operation.weights,
-                operation.passes,
                 self._stays(number),
             )
             for number, operation in enumerate(self.subject.operations)
@@ -122,15 +104,14 @@ class Estimator:
                 edge.port,
                 self.kinds[edge.target],
                 edge.slot,
-                edge.returns,
                 edge.alike,
             )
             for edge in (*self.subject.edges, *self.subject.carried.edges)
         }
 
-    def problem(self, choices: Sequence[Choices], cost_weights: CostWeights) -> Problem:
+    def problem(self, choices: Sequence[Choices], memory_price: float = 0.0) -> Problem:
         """The optimisation problem of assigning one choice to each operation."""
-        own = [self.own(number, found, cost_weights) for number, found in enumerate(choices)]
+        own = [self.own(number, found, memory_price) for number, found in enumerate(choices)]
         between: dict[tuple[int, int], Table] = {}
         for edge in self.subject.edges:
             table = self.edge(edge, choices[edge.source], choices[edge.target])
@@ -145,7 +126,7 @@ class Estimator:
 
     def around(self, number: int, options: Choices, chosen: Sequence[Choice]) -> Costs:
         """[options]: cost of an operation and of its inputs and outputs, with all other choices fixed."""
-        total = self.own(number, options, CostWeights()).costs
+        total = self.own(number, options).costs
         carried = self.subject.carried
         for edge in (*self.subject.incoming[number], *carried.arriving(number)):
             before = self.known.interned((chosen[edge.source],))
@@ -157,21 +138,19 @@ class Estimator:
 
     def memory(self, number: int, choices: Choices) -> Costs:
         """[choices]: bytes that a device holds for the operation."""
-        return self._own_parts(number, choices)[2]
+        return self._own_parts(number, choices)[1]
 
-    def own(self, number: int, choices: Choices, cost_weights: CostWeights) -> Table:
-        """[choices]: microseconds of computation and synchronisation, and the price of memory."""
-        key = (self.kinds[number], choices, cost_weights)
+    def own(self, number: int, choices: Choices, memory_price: float = 0.0) -> Table:
+        """[choices]: microseconds of computation, and the price of memory."""
+        key = (self.kinds[number], choices, memory_price)
         found = self.known.owns.get(key)
         if found is None:
-            work, shared, memory = self._own_parts(number, choices)
-            costs = work + cost_weights.exposed * shared + cost_weights.memory * memory
-            found = self.known.owns[key] = self.tables.table(costs)
+            work, memory = self._own_parts(number, choices)
+            found = self.known.owns[key] = self.tables.table(work + memory_price * memory)
         return found
 
     def edge(self, edge: Edge, before: Choices, after: Choices) -> Table:
-        """[choices of the source, choices of the target]: microseconds to move the value, and its gradient
-        back."""
+        """[choices of the source, choices of the target]: microseconds to move the value."""
         key = (self._edge_kinds[edge], before, after)
         found = self.known.edges.get(key)
         if found is None:
@@ -180,20 +159,12 @@ class Estimator:
             costs = redistribution(
                 made(source, before.all, edge.port), read(target, after.all, edge.slot), size, self.prices
             )
-            if self.trains and edge.returns:
-                back = redistribution(
-                    gradient_made(target, after.all, edge.slot),
-                    gradient_read(source, before.all, edge.port),
-                    size,
-                    self.prices,
-                )
-                costs = costs + back.T
             found = self.known.edges[key] = self.tables.table(costs / edge.alike)
         return found
 
-    def _own_parts(self, number: int, choices: Choices) -> tuple[Costs, Costs, Costs]:
-        """Computation, weight synchronisation, memory; [choices] each. Computation includes reducing a graph
-        output that is a partial sum."""
+    def _own_parts(self, number: int, choices: Choices) -> tuple[Costs, Costs]:
+        """Computation, memory; [choices] each. Computation includes reducing a graph output that is a partial
+        sum."""
         key = (self.kinds[number], choices)
         found = self.known.parts.get(key)
         if found is not None:
@@ -204,26 +175,22 @@ class Estimator:
         work = np.array(
             [self._work(kind, operation, degrees_of(operation, c, self.mesh)) for c in choices.all]
         )
-        shared = np.zeros(len(choices))
         memory = np.zeros(len(choices))
         for slot in operation.weights:
-            type_ = operation.inputs[slot]
-            size = tensor_bytes(type_)
-            if self.trains and type_.element.is_float:
-                shared += synchronisation(operation, choices.all, slot, size, self.prices)
-            memory += self.weight_copies * size * part(read(operation, choices.all, slot), self.mesh.sizes)
+            size = tensor_bytes(operation.inputs[slot])
+            memory += size * part(read(operation, choices.all, slot), self.mesh.sizes)
         for kept in stays.kept:
             size = kept.tensors * tensor_bytes(operation.inputs[kept.slot]) / kept.alike
             memory += size * part(read(operation, choices.all, kept.slot), self.mesh.sizes)
         for port, type_ in enumerate(operation.outputs):
             states = made(operation, choices.all, port)
             size = tensor_bytes(type_)
-            if (self.trains and operation.operator.name not in ALIASES) or port in stays.held:
+            if port in stays.held:
                 memory += size * part(states, self.mesh.sizes)
             if port in stays.outputs:
                 wanted = np.where(states == TERM, WHOLE, states)
                 work = work + np.diagonal(redistribution(states, wanted, size, self.prices))
-        found = self.known.parts[key] = (work, shared, memory)
+        found = self.known.parts[key] = (work, memory)
         return found
 
     def _stays(self, number: int) -> _Stays:

@@ -26,13 +26,10 @@ from superopt.optimizer.parallel.search.choices import (
     useful_dimensions,
 )
 from superopt.optimizer.parallel.search.elimination import Problem, solve
-from superopt.optimizer.parallel.search.estimate import CostWeights, Estimator
+from superopt.optimizer.parallel.search.estimate import Estimator
 from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.search.tables import Costs
 from superopt.optimizer.parallel.terms import TermDimension
-
-EXPOSED = (1.0, 0.3, 0.0)
-"""Shares of weight synchronisation that are not overlapped with backward passes."""
 
 _POOL = 40
 _MEMORY_STEPS = 12
@@ -70,22 +67,21 @@ class Mapper:
         self._experts = [found for _, found in assignments(self.subject, self.estimator.mesh, self.licence)]
 
     def mappings(self, memory_limit: float) -> list[MachineMapping]:
-        """The best mappings by several estimates; those that fit into memory if there are any."""
-        pool = self._pool(CostWeights())
-        found = [self._mixed(pool, CostWeights(exposed)) for exposed in EXPOSED]
-        if all(mapping.memory <= memory_limit for mapping in found):
-            return found
-        return self._within(memory_limit, pool) + found
+        """The best mapping, and those that fit into memory if it does not."""
+        pool = self._pool()
+        found = self._mixed(pool)
+        if found.memory <= memory_limit:
+            return [found]
+        return [*self._within(memory_limit, pool), found]
 
     def _within(self, limit: float, pool: list[dict[Choice, None]]) -> list[MachineMapping]:
         """Mappings that fit, at the lowest price of memory for which the best one does."""
         price, low = _FIRST_PRICE, 0.0
         fitting: list[MachineMapping] = []
-        mapping = self._mixed(pool, CostWeights())
+        mapping = self._mixed(pool)
         for _ in range(_MEMORY_STEPS):
-            cost_weights = CostWeights(memory=price)
-            self._pool(cost_weights, pool)
-            mapping = self._mixed(pool, cost_weights)
+            self._pool(price, pool)
+            mapping = self._mixed(pool, price)
             if mapping.memory <= limit:
                 fitting.append(mapping)
                 break
@@ -95,21 +91,16 @@ class Mapper:
         high = price
         for _ in range(4):
             middle = (low * high) ** 0.5 if low else high / 10
-            mapping = self._mixed(pool, CostWeights(memory=middle))
+            mapping = self._mixed(pool, middle)
             if mapping.memory <= limit:
                 fitting.append(mapping)
                 high = middle
             else:
                 low = middle
-        fitting += [
-            mapping
-            for exposed in EXPOSED[1:]
-            if (mapping := self._mixed(pool, CostWeights(exposed, high))).memory <= limit
-        ]
         return fitting
 
     def _pool(
-        self, cost_weights: CostWeights, pool: list[dict[Choice, None]] | None = None
+        self, memory_price: float = 0.0, pool: list[dict[Choice, None]] | None = None
     ) -> list[dict[Choice, None]]:
         """For every operation the choices that are best with some segment, and those of expert plans."""
         pool = [{} for _ in self.subject.operations] if pool is None else pool
@@ -119,14 +110,14 @@ class Mapper:
         for segment in self.estimator.mesh.segments:
             if self.expired():
                 break
-            total, chosen = self._solved(self._all_choices((segment,)), cost_weights)
+            total, chosen = self._solved(self._all_choices((segment,)), memory_price)
             totals.append((total, segment))
             _collect(pool, chosen)
         best = [segment for _, segment in sorted(totals)[:4]]
         for first in best:
             for second in best:
                 if first[1] <= second[0] and not self.expired():
-                    _collect(pool, self._solved(self._all_choices((first, second)), cost_weights)[1])
+                    _collect(pool, self._solved(self._all_choices((first, second)), memory_price)[1])
         return pool
 
     def _all_choices(self, segments: Sequence[tuple[int, int]]) -> list[Choices]:
@@ -144,14 +135,14 @@ class Mapper:
             found = self._lists[key] = self.estimator.known.interned(fitting)
         return found
 
-    def _solved(self, choices: Sequence[Choices], cost_weights: CostWeights) -> tuple[float, list[Choice]]:
-        problem = self._problem(choices, cost_weights)
+    def _solved(self, choices: Sequence[Choices], memory_price: float) -> tuple[float, list[Choice]]:
+        problem = self._problem(choices, memory_price)
         picked = solve(problem, self.estimator.tables)
         return problem.total(picked), [found.all[i] for found, i in zip(choices, picked, strict=True)]
 
-    def _problem(self, choices: Sequence[Choices], cost_weights: CostWeights) -> Problem:
+    def _problem(self, choices: Sequence[Choices], memory_price: float) -> Problem:
         """The estimate, with costs shared by branches that run concurrently."""
-        problem = self.estimator.problem(choices, cost_weights)
+        problem = self.estimator.problem(choices, memory_price)
         for number in self._branched:
             shared = self._shared(number, choices[number])
             if shared is not None:
@@ -167,9 +158,9 @@ class Mapper:
             self._shares[key] = np.array(parts) if max(parts) > 1 else None
         return self._shares[key]
 
-    def _mixed(self, pool: list[dict[Choice, None]], cost_weights: CostWeights) -> MachineMapping:
+    def _mixed(self, pool: list[dict[Choice, None]], memory_price: float = 0.0) -> MachineMapping:
         choices = [self.estimator.known.interned(tuple(found)[:_POOL]) for found in pool]
-        total, chosen = self._solved(choices, cost_weights)
+        total, chosen = self._solved(choices, memory_price)
         return self.mapping("search", chosen, total)
 
     def mapping(self, name: str, chosen: Sequence[Choice], estimate: float | None = None) -> MachineMapping:
@@ -177,7 +168,7 @@ class Mapper:
         singles = [self.estimator.known.interned((choice,)) for choice in chosen]
         shares = shares_of(self._blocks, chosen, self.estimator.mesh.sizes, self.costs(chosen))
         if estimate is None:
-            estimate = self.estimator.problem(singles, CostWeights()).total([0] * len(chosen))
+            estimate = self.estimator.problem(singles).total([0] * len(chosen))
         memory = 0.0
         for number, choice in enumerate(chosen):
             count = min(_parts(choice, self.estimator.mesh.sizes), self._widths.get(number, 1))
@@ -188,7 +179,7 @@ class Mapper:
     def costs(self, chosen: Sequence[Choice]) -> list[float]:
         """Cost of each operation, without moving its operands."""
         known = self.estimator.known
-        tables = (self.estimator.own(n, known.interned((c,)), CostWeights()) for n, c in enumerate(chosen))
+        tables = (self.estimator.own(n, known.interned((c,))) for n, c in enumerate(chosen))
         return [float(table.costs[0]) for table in tables]
 
     def options(self, number: int) -> Choices:

@@ -10,7 +10,7 @@ from superopt.ir.graph import Graph
 from superopt.optimizer.parallel.experts import ONE_DEVICE, assignments
 from superopt.optimizer.parallel.search.candidates import Origin, Planned, Proposal, SimulatedPlan
 from superopt.optimizer.parallel.search.choices import Choice, Licence, everything
-from superopt.optimizer.parallel.search.cost_source import both_ways, forward
+from superopt.optimizer.parallel.search.cost_source import task_times
 from superopt.optimizer.parallel.search.estimate import Compute, Estimator
 from superopt.optimizer.parallel.search.mapping import MachineMapping, Mapper
 from superopt.optimizer.parallel.search.mesh import Mesh, submachines
@@ -19,19 +19,15 @@ from superopt.optimizer.parallel.search.prices import collective_prices
 from superopt.optimizer.parallel.search.redistribution import CollectivePrices
 from superopt.optimizer.parallel.search.refinement import Refined, Refinement
 from superopt.optimizer.parallel.search.residence_moves import ResidenceMoves
-from superopt.optimizer.parallel.search.subject import Operation, Subject
+from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.search.tables import Tables
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, Simulator
 from superopt.optimizer.parallel.simulator.prices import Prices
 from superopt.optimizer.parallel.states import StepLayout
-from superopt.optimizer.parallel.terms import TermDimension
 from superopt.optimizer.parallel.topology import Cluster
 
 _WORSE_MACHINES = 2
 """Number of consecutive smaller machines without improvement after which no more are tried."""
-
-_KEPT_IN_TRAINING = 4
-"""Tensors that a device holds for each weight: itself, its gradient and two moments."""
 
 _HOPELESS = 1.5
 """Slowdown of a pipeline relative to the best plan above which no more microbatches are tried; nor a smaller
@@ -78,17 +74,7 @@ class Planner:
 
     def __post_init__(self) -> None:
         self._shared = Prices(self.cluster)
-        source = both_ways if self._trains else forward
-        self._compute = source(self.cluster, self._shared.tasks)
-
-    @property
-    def _trains(self) -> bool:
-        return self.objective is ParallelObjective.TRAINING
-
-    def _licence(self, operation: Operation, dimension: int) -> bool:
-        """The licence; partial sums are operands only in explicit graphs, whose gradients are tensors."""
-        is_term = isinstance(operation.splits.dimensions[dimension], TermDimension)
-        return not (is_term and self._trains) and self.licence(operation, dimension)
+        self._compute = task_times(self.cluster, self._shared.tasks)
 
     def estimate(self, graph: Graph) -> float:
         """Estimated cost of the best mapping on all devices; guides the substitution search."""
@@ -108,7 +94,7 @@ class Planner:
                 known.add(key)
                 seen.append(self.evaluated(subject, proposal))
         best = min(seen, key=lambda candidate: candidate.rank)
-        if self.objective is not ParallelObjective.LATENCY:
+        if self.objective is ParallelObjective.THROUGHPUT and subject.step is None:
             piped = self._piped(subject, best)
             seen.extend(piped)
             best = min((best, *piped), key=lambda candidate: candidate.rank)
@@ -130,7 +116,7 @@ class Planner:
 
     def _evaluated_experts(self, subject: Subject) -> tuple[SimulatedPlan, ...]:
         found: list[SimulatedPlan] = []
-        for name, assignment in assignments(subject, Mesh.of(self.cluster), self._licence):
+        for name, assignment in assignments(subject, Mesh.of(self.cluster), self.licence):
             plan = assignment.plan(subject)
             if assignment.residence:
                 plan = self._moves(subject).overlapped(plan).plan
@@ -230,12 +216,11 @@ class Planner:
             prices = self._prices.setdefault(
                 mesh, collective_prices(mesh, self.cluster, self._shared.collectives)
             )
-            copies = _KEPT_IN_TRAINING if self._trains else 1
-            estimator = Estimator(subject, mesh, prices, self._compute, self._trains, copies, self.tables)
+            estimator = Estimator(subject, mesh, prices, self._compute, self.tables)
         else:
             estimator = replace(known, subject=subject)
         self._estimators[mesh] = estimator
-        return Mapper(subject, estimator, self._licence, self.is_expired)
+        return Mapper(subject, estimator, self.licence, self.is_expired)
 
     def _refined(
         self, subject: Subject, found: Sequence[SimulatedPlan], best: SimulatedPlan

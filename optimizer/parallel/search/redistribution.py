@@ -63,19 +63,14 @@ def made(operation: Operation, choices: Sequence[Choice], port: int) -> States:
 
 
 def read(operation: Operation, choices: Sequence[Choice], slot: int) -> States:
-    """Required placement of the input."""
-    return _followed(operation, choices, slot, WHOLE, TERM)
-
-
-def gradient_made(operation: Operation, choices: Sequence[Choice], slot: int) -> States:
-    """Placement of the gradient of the input: tasks that share the input each produce a term of it."""
-    return _followed(operation, choices, slot, TERM, WHOLE)
-
-
-def gradient_read(operation: Operation, choices: Sequence[Choice], port: int) -> States:
-    """Required placement of the gradient of the output: at every task that produced a part or a term."""
-    axes = operation.splits.outputs[port]
-    return _states(choices, [_axis(axes, d, WHOLE) for d in range(len(operation.splits.dimensions))])
+    """Required placement of the input: whole along dimensions that it does not follow, in terms along those
+    of its terms."""
+    axes = operation.splits.inputs[slot]
+    meanings = [
+        TERM if are_terms(dimension, slot) else _axis(axes, number, WHOLE)
+        for number, dimension in enumerate(operation.splits.dimensions)
+    ]
+    return _states(choices, meanings)
 
 
 def redistribution(have: States, want: States, tensor_bytes: int, prices: CollectivePrices) -> Costs:
@@ -108,16 +103,6 @@ def redistribution(have: States, want: States, tensor_bytes: int, prices: Collec
     return total
 
 
-def synchronisation(
-    operation: Operation, choices: Sequence[Choice], slot: int, tensor_bytes: int, prices: CollectivePrices
-) -> Costs:
-    """[choices]: microseconds to sum the gradient of a weight over all its copies."""
-    states = gradient_made(operation, choices, slot)
-    local = tensor_bytes / _product(np.array(prices.sizes, dtype=np.float64), states >= 0)
-    shared = (states == TERM) | (states == WHOLE)
-    return np.where(shared.any(axis=1), prices.of(CollectiveKind.ALL_REDUCE, shared, local), 0.0)
-
-
 def part(states: States, sizes: Sequence[int]) -> Costs:
     """[choices]: the fraction of a tensor that each device holds."""
     return 1.0 / _product(np.array(sizes, dtype=np.float64), states >= 0)
@@ -125,19 +110,6 @@ def part(states: States, sizes: Sequence[int]) -> Costs:
 
 def _product(sizes: Costs, axes: NDArray[np.bool_]) -> Costs:
     return np.where(axes, sizes, 1.0).prod(axis=-1)
-
-
-def _followed(
-    operation: Operation, choices: Sequence[Choice], slot: int, otherwise: int, of_terms: int
-) -> States:
-    """Placement of an input or of its gradient: ``otherwise`` along dimensions that it does not follow,
-    ``of_terms`` along those of its terms."""
-    axes = operation.splits.inputs[slot]
-    meanings = [
-        of_terms if are_terms(dimension, slot) else _axis(axes, number, otherwise)
-        for number, dimension in enumerate(operation.splits.dimensions)
-    ]
-    return _states(choices, meanings)
 
 
 def _axis(axes: tuple[int | None, ...], dimension: int, otherwise: int) -> int:

@@ -13,20 +13,16 @@ from superopt.ir.types import TensorType, ValueType
 from superopt.ops import Operator
 from superopt.ops.opaque import Opaque
 from superopt.ops.splits import Splits
+from superopt.ops.traits import traits
 from superopt.optimizer.parallel.search.carried import Carried, Edge
 from superopt.optimizer.parallel.states import StepLayout, StepStates
-from superopt.optimizer.parallel.task_costs import backward_passes
 from superopt.optimizer.parallel.tasks import splits_of
 from superopt.traversal import postorder
-
-_UNTRAINED = -1
-"""Mark of an operation that no gradient reaches, in place of its backward cost; renaming has cost 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A node to be planned. ``weights`` are the slots of constant operands; ``passes`` is the cost of the
-    backward pass relative to the forward pass."""
+    """A node to be planned. ``weights`` are the slots of constant operands."""
 
     node: NodeId
     operator: Operator
@@ -34,7 +30,6 @@ class Operation:
     outputs: tuple[TensorType, ...]
     splits: Splits
     weights: tuple[int, ...]
-    passes: int
 
     @property
     def tensor_elements(self) -> int:
@@ -104,23 +99,23 @@ class Subject:
             inputs = tuple(_tensor(graph.type_of(value), node) for value in node.inputs)
             outputs = tuple(_tensor(type_, node) for type_ in node.types)
             weights = tuple(slot for slot, value in enumerate(node.inputs) if value.node in free)
-            read = {slot: value for slot, value in enumerate(node.inputs) if value.node in numbers}
-            gradients = [
-                slot
-                for slot, value in read.items()
-                if inputs[slot].element.is_float and operations[numbers[value.node]].passes >= 0
-            ]
-            operands = len(gradients) + sum(inputs[slot].element.is_float for slot in weights)
-            is_trained = bool(operands and outputs and outputs[0].element.is_float)
             edges.extend(
-                Edge(numbers[value.node], value.port, len(operations), slot, is_trained and slot in gradients)
-                for slot, value in read.items()
+                Edge(numbers[value.node], value.port, len(operations), slot)
+                for slot, value in enumerate(node.inputs)
+                if value.node in numbers
             )
-            passes = backward_passes(node.operator, operands) if is_trained else _UNTRAINED
             splits = splits_of(graph, node)
-            operations.append(Operation(node_id, node.operator, inputs, outputs, splits, weights, passes))
+            operations.append(Operation(node_id, node.operator, inputs, outputs, splits, weights))
         step = None if layout is None else StepStates.of(graph, layout)
         return Subject(graph, tuple(operations), tuple(_counted(edges, operations)), numbers, step)
+
+
+def is_lookup(operation: Operation) -> bool:
+    """Whether it takes rows of its first operand."""
+    own = traits(operation.operator.name)
+    moves_rows = own.moves and bool(own.conditions)
+    is_kept = isinstance(operation.operator, Opaque) and operation.operator.op_type == "Gather"
+    return moves_rows or is_kept
 
 
 def plannable(graph: Graph, dims: Mapping[str, int] | None = None) -> Graph:

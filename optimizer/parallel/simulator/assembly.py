@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,8 +25,6 @@ from superopt.optimizer.parallel.simulator.units import (
     Duration,
     Key,
     Unit,
-    bytes_of,
-    gradient_made,
     parts_of,
 )
 from superopt.optimizer.parallel.tasks import mapping_of, shape_of
@@ -35,13 +34,12 @@ from superopt.optimizer.parallel.terms import admits
 class Assembly:
     """Builds the units of plans for one graph on one cluster."""
 
-    def __init__(self, operations: Operations, prices: Prices, *, trains: bool) -> None:
+    def __init__(self, operations: Operations, prices: Prices) -> None:
         self._operations = operations
         self._prices = prices
-        self._trains = trains
         kinds: dict[tuple[object, ...], int] = {}
         self._kinds = [
-            kinds.setdefault((o.operator, o.inputs, o.outputs, o.splits, o.weights, o.passes), len(kinds))
+            kinds.setdefault((o.operator, o.inputs, o.outputs, o.splits, o.weights), len(kinds))
             for o in operations.all
         ]
         self._divisions: dict[tuple[int, Parallelism, int], Division] = {}
@@ -65,8 +63,14 @@ class Assembly:
         return found
 
     def stages(self, plan: Plan) -> tuple[int, ...]:
-        """The stage of every operation. Raises InvalidOptionError where a stage depends on a later one."""
+        """The stage of every operation. Raises InvalidOptionError where a stage depends on a later one, and
+        for a pipeline of a training step: its microbatches would update the states one after the other."""
         stages = tuple(self.how(plan, number).stage for number in range(len(self._operations.all)))
+        if self._operations.step is not None and (plan.microbatches > 1 or len(set(stages)) > 1):
+            raise InvalidOptionError(
+                "plan: expected one stage and one microbatch for a training step, which cannot be a "
+                f"pipeline, got {len(set(stages))} and {plan.microbatches}"
+            )
         for number, operation in enumerate(self._operations.all):
             for source in operation.sources:
                 if source is not None and stages[source[0]] > stages[number]:
@@ -77,31 +81,35 @@ class Assembly:
         return stages
 
     def residents(self, plan: Plan) -> Residents:
-        """The inputs that the plan keeps in parts. Raises InvalidOptionError where that is impossible."""
-        if plan.residence and self._trains:
-            raise InvalidOptionError(
-                "plan: expected a training step, or another objective, for the residence of inputs; "
-                "superopt train-graph writes the step"
-            )
+        """The inputs that the plan keeps in parts, without fetches. Raises InvalidOptionError where that is
+        impossible."""
         known = self._residents
         if known is None or known[0] is not plan.residence:
-            known = (plan.residence, Residents.of(self._operations, self._prices, plan))
+            known = (plan.residence, Residents.kept(self._operations, self._prices, plan))
             self._residents = known
         return known[1]
 
-    def unit(
-        self, divisions: list[Division], stages: tuple[int, ...], residents: Residents, number: int
-    ) -> Unit:
-        """The unit of an operation, given all divisions."""
+    def unit(self, divisions: list[Division], residents: Residents, number: int) -> Unit:
+        """The unit of an operation, given all divisions, without fetches."""
         return Unit(
             divisions[number],
             self._arrivals(divisions, number),
             *self._sends(divisions, residents, number),
-            self._returns(divisions, number) if self._trains else (),
-            self._synchronised(divisions, stages, number) if self._trains else (),
-            self.fetched(divisions, residents, number),
-            self._awaits(divisions, residents, number),
+            (),
+            (),
         )
+
+    def fetching(self, units: Sequence[Unit], residents: Residents) -> list[Unit]:
+        """The units with the fetches of inputs that each issues and waits for."""
+        divisions = [unit.division for unit in units]
+        return [
+            replace(
+                unit,
+                fetches=self.fetched(divisions, residents, number),
+                awaits=self._awaits(divisions, residents, number),
+            )
+            for number, unit in enumerate(units)
+        ]
 
     def fetched(
         self, divisions: list[Division], residents: Residents, number: int = START
@@ -185,54 +193,9 @@ class Assembly:
             )
         ]
         if not read:
-            return [(port, own.takes_back[port])]
+            return [(port, own.reduces[port])]
         shape = shape_of(self._operations.all[number].outputs[port])
         return [(port, self._prices.number(place)) for place in residences(read, shape)]
-
-    def _returns(
-        self, divisions: list[Division], number: int
-    ) -> tuple[tuple[Exchange | None, tuple[int, ...]], ...]:
-        own = divisions[number]
-        returned: dict[Key, dict[int, None]] = {}
-        for use in self._operations.uses[number]:
-            if use.slot in self._operations.all[use.reader].gradients:
-                key = use.port, divisions[use.reader].gives_back[use.slot]
-                returned.setdefault(key, {})[use.reader] = None
-        found: list[tuple[Exchange | None, tuple[int, ...]]] = []
-        for (port, given), readers in returned.items():
-            exchange = self._exchange(number, own, port, given, own.takes_back[port])
-            waits = not (own.takes_time and all(divisions[reader].takes_time for reader in readers))
-            if waits or exchange is not None:
-                found.append((exchange, tuple(readers)))
-        return tuple(found)
-
-    def readers_of_weights(self, number: int) -> set[int]:
-        """The operations that share a weight with this one."""
-        return {
-            user
-            for weight in self._operations.weights_of[number]
-            for user, _ in self._operations.weights[weight].users
-        }
-
-    def weight_placements(self, divisions: list[Division], weight: int) -> tuple[int, ...]:
-        """The numbers of the placements in which a weight is required."""
-        users = self._operations.weights[weight].users
-        return tuple(dict.fromkeys(divisions[user].needs[slot] for user, slot in users))
-
-    def _synchronised(
-        self, divisions: list[Division], stages: tuple[int, ...], number: int
-    ) -> tuple[tuple[Exchange, bool], ...]:
-        found: list[tuple[Exchange, bool]] = []
-        for weight in self._operations.weights_of[number]:
-            uses = self._operations.weights[weight]
-            users = {user for user, _ in uses.users}
-            if not uses.is_trained or min(users, key=lambda user: (stages[user], user)) != number:
-                continue
-            placements = self.weight_placements(divisions, weight)
-            exchange = self._prices.synchronisation(placements, bytes_of(uses.type))
-            if exchange is not None:
-                found.append((exchange, len(users) == 1))
-        return tuple(found)
 
     def _exchange(self, number: int, own: Division, port: int, have: int, want: int) -> Exchange | None:
         if have == want:
@@ -265,10 +228,10 @@ class Assembly:
         ]
         inputs = parts_of(operation.inputs, splits.inputs, parts)
         outputs = parts_of(operation.outputs, splits.outputs, parts)
-        forward = np.zeros(len(cluster))
+        times = np.zeros(len(cluster))
         if operation.operator.name not in ALIASES:
             for device in how.devices:
-                forward[device] = self._prices.tasks.task_microseconds(
+                times[device] = self._prices.tasks.task_microseconds(
                     operation.operator, inputs, outputs, cluster.devices[device].kind, operation.weights
                 )
         works = np.zeros(len(cluster), bool)
@@ -280,10 +243,8 @@ class Assembly:
             how,
             tuple(map(number_of, needs)),
             tuple(map(number_of, makes)),
-            tuple(number_of(gradient_made(place, how.copies)) for place in needs),
             tuple(number_of(summed(place)) for place in makes),
-            Duration.of(forward, works),
-            Duration.of(forward * operation.passes, works),
+            Duration.of(times, works),
             works,
             operation.operator.name not in ALIASES,
             tuple(

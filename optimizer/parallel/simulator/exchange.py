@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 from superopt.optimizer.cost.objective import rounded
 from superopt.optimizer.parallel.collectives import Collectives
 from superopt.optimizer.parallel.communication import REDUCTIONS, CollectiveKind, CollectiveStep, moved_bytes
-from superopt.optimizer.parallel.placement import Placement
 
 Times = NDArray[np.float64]
 Numbers = NDArray[np.intp]
@@ -127,10 +127,16 @@ class Exchange:
         """Whether it consists of all-gathers."""
         return all(step.kind is CollectiveKind.ALL_GATHER for step in self.steps)
 
-    @property
+    @cached_property
     def microseconds(self) -> float:
         """How long it lasts when its channels are free."""
         return sum(float(phase.durations.max()) for phase in self.phases)
+
+    @cached_property
+    def occupied(self) -> tuple[Numbers, Times]:
+        """The channels that it uses, and busy microseconds of each."""
+        loads = self.loads()
+        return np.array(list(loads), np.intp), np.array(list(loads.values()))
 
     def ready_at(self, ready: Times) -> float:
         """Time at which all devices have their parts."""
@@ -203,35 +209,3 @@ def receivers_of(step: CollectiveStep) -> tuple[int, ...]:
     if step.kind in (CollectiveKind.SEND, CollectiveKind.BROADCAST):
         return step.group[1:]
     return tuple(d for d, after in zip(step.group, step.after, strict=True) if after is not None)
-
-
-def synchronisation(placements: Sequence[Placement], size: int) -> tuple[CollectiveStep, ...]:
-    """The all-reduces that sum the gradients over all copies of a weight. ``placements`` are the distinct
-    ones in which operators need the weight, ``size`` its bytes. Parts held by the same devices are summed
-    together."""
-    rank = len(placements[0].degrees)
-    grid = [np.lcm.reduce([p.degrees[axis] for p in placements]) for axis in range(rank)]
-    holders: dict[tuple[int, ...], set[int]] = defaultdict(set)
-    for placement in placements:
-        repeats = [int(cells) // degree for cells, degree in zip(grid, placement.degrees, strict=True)]
-        for index, terms in placement.holders():
-            devices = [device for term in terms for device in term]
-            low = [i * repeat for i, repeat in zip(index, repeats, strict=True)]
-            for cell in np.ndindex(*repeats):
-                holders[tuple(a + b for a, b in zip(low, cell, strict=True))].update(devices)
-    parts: dict[tuple[int, ...], int] = defaultdict(int)
-    for devices in holders.values():
-        parts[tuple(sorted(devices))] += 1
-    cells = len(holders)
-    return tuple(
-        CollectiveStep(
-            CollectiveKind.ALL_REDUCE,
-            group,
-            size * count // cells,
-            ((),) * len(group),
-            ((),) * len(group),
-            2 * (len(group) - 1) * (size * count // cells),
-        )
-        for group, count in parts.items()
-        if len(group) > 1
-    )

@@ -23,7 +23,7 @@ from superopt.optimizer.parallel.simulator.buckets import Groups, reduced_by
 from superopt.optimizer.parallel.simulator.exchange import Exchange
 from superopt.optimizer.parallel.simulator.operations import Operations
 from superopt.optimizer.parallel.simulator.prices import Prices
-from superopt.optimizer.parallel.simulator.schedule import FORWARD, Schedule
+from superopt.optimizer.parallel.simulator.schedule import Schedule
 from superopt.optimizer.parallel.simulator.units import Division, Duration, Key, Unit
 from superopt.optimizer.parallel.topology import DeviceKind
 
@@ -119,7 +119,7 @@ class Fused:
     @property
     def issued(self) -> tuple[Unit, ...]:
         """The units in issue order."""
-        return tuple(self.units[number] for _, number, _ in self.schedule.items)
+        return tuple(self.units[number] for number, _ in self.schedule.items)
 
 
 def fused(plan: Plan, operations: Operations, units: Sequence[Unit], prices: Prices) -> Fused:
@@ -166,10 +166,8 @@ class _Builder:
             self.bucket_of.update(dict.fromkeys(bucket, (last, key)))
         built = {head: self._unit(head, sent.get(head, ())) for head in order}
         positions = tuple(place[head] for head in self.grouping.head)
-        none = (-1,) * len(positions)
-        schedule = Schedule(
-            (0,) * len(positions), 1, tuple((FORWARD, head, 0) for head in order), ((positions,), (none,))
-        )
+        items = tuple((head, 0) for head in order)
+        schedule = Schedule((0,) * len(positions), 1, items, (positions,))
         return Fused(self.grouping, schedule, built, self.bucket_of, self._internal())
 
     def _reductions(self, bucket: Sequence[Value]) -> list[Reduction]:
@@ -305,9 +303,7 @@ class _Builder:
             if any(own_key in self.units[number].settled for number, own_key in reductions):
                 settled.append(key)
         division = own.division if len(members) == 1 else self._division(head)
-        return Unit(
-            division, tuple(arrivals), tuple(sends.items()), tuple(settled), tuple(final), (), (), (), ()
-        )
+        return Unit(division, tuple(arrivals), tuple(sends.items()), tuple(settled), tuple(final), (), ())
 
     def _arrival(self, source: int, key: Key) -> tuple[int, Key]:
         sent = self.bucket_of.get((source, key))
@@ -345,7 +341,7 @@ class _Builder:
             each[device] = model.kernel(members, copied, self.readers).microseconds
         return replace(
             own,
-            forward=Duration.of(each, own.works),
+            duration=Duration.of(each, own.works),
             takes_time=any(self.units[number].division.takes_time for number in members),
         )
 

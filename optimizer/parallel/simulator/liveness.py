@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 
 from superopt.ops.traits import traits
 from superopt.optimizer.parallel.boxes import volume
+from superopt.optimizer.parallel.fetches import START
 from superopt.optimizer.parallel.residence import kept_regions
 from superopt.optimizer.parallel.simulator.fused import Fused
 from superopt.optimizer.parallel.simulator.operations import Operations, WeightUses
 from superopt.optimizer.parallel.simulator.prices import Prices
 from superopt.optimizer.parallel.simulator.residents import ResidentFetch, Residents
-from superopt.optimizer.parallel.simulator.schedule import FORWARD, Schedule
+from superopt.optimizer.parallel.simulator.schedule import Schedule
 from superopt.optimizer.parallel.simulator.units import Key, Unit, bytes_of
 from superopt.optimizer.parallel.tasks import shape_of
 
@@ -100,7 +101,7 @@ class Liveness:
 
     @cached_property
     def _position(self) -> tuple[int, ...]:
-        return self.schedule.positions[FORWARD][0]
+        return self.schedule.positions[0]
 
     @cached_property
     def _order(self) -> tuple[int, ...]:
@@ -187,7 +188,8 @@ class Liveness:
         last.pop(fetch.have, None)
         for want, read in last.items():
             shared = self.prices.shared(fetch.have, want, shape)
-            yield _Array(np.where(shared, 0, self.prices.held(want, size)), max(0, fetch.issued), read)
+            start = 0 if fetch.issued == START else self._position[fetch.issued]
+            yield _Array(np.where(shared, 0, self.prices.held(want, size)), start, read)
 
     def _read_until(self, reader: int, ends: dict[int, Places], place: int | None = None) -> Places:
         """By device: when a reader has no more use for what it read, at its own place or another."""

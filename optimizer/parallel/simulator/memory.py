@@ -1,10 +1,8 @@
-"""Memory of pipelines, and of training whose backward pass is implied, per device in bytes.
+"""Memory of pipelines, per device in bytes.
 
 The memory is that of weights and of the largest set of simultaneously live tensors; inputs are not counted.
-A device holds its shard of every weight throughout; in training also a gradient and two moments (Adam) for
-each. An output is live until its last reader has run, in training until its own backward pass; so is every
-shard that was sent for it. The gradient of a tensor is live from the first backward pass that computes a term
-of it to the last one that reads it. Operations that only rename a tensor allocate nothing; their readers read
+A device holds its shard of every weight throughout. An output is live until its last reader has run; so is
+every shard that was sent for it. Operations that only rename a tensor allocate nothing; their readers read
 the original.
 """
 
@@ -19,20 +17,17 @@ from numpy.typing import NDArray
 
 from superopt.optimizer.parallel.simulator.operations import Operations
 from superopt.optimizer.parallel.simulator.prices import Prices
-from superopt.optimizer.parallel.simulator.schedule import BACKWARD, FORWARD, Schedule
+from superopt.optimizer.parallel.simulator.schedule import Schedule
 from superopt.optimizer.parallel.simulator.units import Unit, bytes_of
 
 Sizes = NDArray[np.int64]
 
-_KEPT_IN_TRAINING = 4
-"""The weight, its gradient and two moments."""
-
 
 def memory_of(
-    operations: Operations, prices: Prices, schedule: Schedule, units: Sequence[Unit], *, trains: bool
+    operations: Operations, prices: Prices, schedule: Schedule, units: Sequence[Unit]
 ) -> tuple[int, ...]:
     """By device: the peak bytes."""
-    return _Memory(operations, prices, schedule, units, trains=trains).peaks()
+    return _Memory(operations, prices, schedule, units).peaks()
 
 
 class _Memory:
@@ -42,14 +37,11 @@ class _Memory:
         prices: Prices,
         schedule: Schedule,
         units: Sequence[Unit],
-        *,
-        trains: bool,
     ) -> None:
         self._operations = operations
         self._prices = prices
         self._schedule = schedule
         self._units = units
-        self._trains = trains
         self._changes: dict[int, list[Sizes]] = defaultdict(list)
         """Changes of memory: index 2 * p for allocations at position p of the schedule, 2 * p + 1 for memory
         freed after it."""
@@ -73,9 +65,8 @@ class _Memory:
         total = np.zeros(len(self._prices.cluster), np.int64)
         for uses in self._operations.weights:
             needs = {self._units[user].division.needs[slot] for user, slot in uses.users}
-            kept = _KEPT_IN_TRAINING if self._trains and uses.is_trained else 1
             for place in needs:
-                total += kept * self._prices.held(place, bytes_of(uses.type))
+                total += self._prices.held(place, bytes_of(uses.type))
         return total
 
     def _readers(self) -> list[int]:
@@ -105,21 +96,10 @@ class _Memory:
         if made is None:
             return
         for microbatch in range(self._schedule.microbatches):
-            forward = self._schedule.positions[FORWARD][microbatch]
-            backward = self._schedule.positions[BACKWARD][microbatch]
-            if self._trains and backward[number] >= 0:
-                stop = backward[number]
-                readers = [
-                    use.reader
-                    for use in self._operations.uses[number]
-                    if use.slot in self._operations.all[use.reader].gradients
-                ]
-                first = min((backward[reader] for reader in readers), default=stop)
-                self._live(made, first, stop)
-            else:
-                last = self._last_readers[number]
-                stop = forward[last] if last < len(forward) else forward[-1]
-            self._live(made, forward[number], max(stop, forward[number]))
+            places = self._schedule.positions[microbatch]
+            last = self._last_readers[number]
+            stop = places[last] if last < len(places) else places[-1]
+            self._live(made, places[number], max(stop, places[number]))
 
     def _live(self, sizes: Sizes, first: int, last: int) -> None:
         self._changes[2 * first].append(sizes)

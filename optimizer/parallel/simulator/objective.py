@@ -6,8 +6,7 @@ import enum
 
 
 class ParallelObjective(enum.StrEnum):
-    """Microseconds of one inference, per inference in a steady stream, or of one training iteration."""
+    """Microseconds of one call, or per call in a steady stream."""
 
     LATENCY = "latency"
     THROUGHPUT = "throughput"
-    TRAINING = "training"

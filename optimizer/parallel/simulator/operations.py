@@ -1,4 +1,4 @@
-"""Operations of a graph in issue order, and the tensors that connect them."""
+"""Operations of a graph by the longest path, and the tensors that connect them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from superopt.ops.splits import Splits
 from superopt.ops.traits import ALIASES
 from superopt.optimizer.cost.sizes import Sizes
 from superopt.optimizer.parallel.states import StepStates
-from superopt.optimizer.parallel.task_costs import Types, backward_passes, roofline_microseconds
+from superopt.optimizer.parallel.task_costs import Types, roofline_microseconds
 from superopt.optimizer.parallel.tasks import splits_of
 from superopt.optimizer.parallel.topology import DeviceKind
 
@@ -21,9 +21,7 @@ from superopt.optimizer.parallel.topology import DeviceKind
 @dataclass(frozen=True, slots=True)
 class Operation:
     """A node that is executed. ``sources`` gives for every input the number of its producer and the port;
-    None for weights and graph inputs, which are available wherever needed. ``passes`` is the cost of the
-    backward pass relative to the forward pass, 0 where there is none; ``gradients`` are the slots to whose
-    producers a gradient flows."""
+    None for weights and graph inputs, which are available wherever needed."""
 
     node: NodeId
     operator: GraphOperator
@@ -32,8 +30,6 @@ class Operation:
     splits: Splits
     weights: tuple[int, ...]
     sources: tuple[tuple[int, int] | None, ...]
-    passes: int
-    gradients: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +47,6 @@ class WeightUses:
 
     type: TensorType
     users: tuple[tuple[int, int], ...]
-    is_trained: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +62,24 @@ class StateUses:
 
 class Operations:
     """The simulated operations of a graph. Operations that depend only on weights are computed beforehand.
-    They are issued in the order in which they could start on an unlimited machine: by the longest path of
-    single-device costs from the inputs, so that branches alternate."""
+    They are numbered in the order in which they could start on an unlimited machine: by the longest path of
+    single-device costs from the inputs, so that branches alternate. Those of a model that is no training
+    step, and those of a pipeline's stage, are issued in this order."""
 
     def __init__(
         self, graph: Graph, sizes: Mapping[str, int], kind: DeviceKind, step: StepStates | None = None
     ) -> None:
         self.graph = graph
-        self._step = step
+        self.step = step
         self._sizes = Sizes(graph, sizes)
         self._kind = kind
-        order = self._issue_order()
+        order = self._by_longest_path()
         self.numbers: dict[NodeId, int] = {node: number for number, node in enumerate(order)}
         self.all: tuple[Operation, ...] = self._operations(order)
 
     @cached_property
     def uses(self) -> tuple[tuple[Use, ...], ...]:
-        """The readers of each operation's outputs, in issue order."""
+        """The readers of each operation's outputs, by number."""
         found: list[list[Use]] = [[] for _ in self.all]
         for number, operation in enumerate(self.all):
             for slot, source in enumerate(operation.sources):
@@ -108,9 +104,7 @@ class Operations:
             for slot in operation.weights:
                 users[self.graph[operation.node].inputs[slot]].append((number, slot))
         return tuple(
-            WeightUses(type_, tuple(found), type_.element.is_float)
-            for found in users.values()
-            for type_ in (self.all[found[0][0]].inputs[found[0][1]],)
+            WeightUses(self.all[found[0][0]].inputs[found[0][1]], tuple(found)) for found in users.values()
         )
 
     @cached_property
@@ -122,14 +116,14 @@ class Operations:
                 if source is None and slot not in operation.weights:
                     users[self.graph[operation.node].inputs[slot].node].append((number, slot))
         return {
-            node: WeightUses(self.all[found[0][0]].inputs[found[0][1]], tuple(found), is_trained=False)
+            node: WeightUses(self.all[found[0][0]].inputs[found[0][1]], tuple(found))
             for node, found in users.items()
         }
 
     @cached_property
     def states(self) -> tuple[StateUses, ...]:
         """The states whose next values operations compute, and that others read."""
-        step = self._step
+        step = self.step
         return tuple(
             StateUses(state.input, self.inputs[state.input].type, self.inputs[state.input].users, made)
             for state in (() if step is None else step.states)
@@ -154,52 +148,26 @@ class Operations:
                 found[user][state.made[0]] = None
         return {user: tuple(makers) for user, makers in found.items()}
 
-    @cached_property
-    def weights_of(self) -> tuple[tuple[int, ...], ...]:
-        """The indices of the weights that each operation reads."""
-        found: list[list[int]] = [[] for _ in self.all]
-        for weight, uses in enumerate(self.weights):
-            for number in dict.fromkeys(number for number, _ in uses.users):
-                found[number].append(weight)
-        return tuple(map(tuple, found))
-
     def _operations(self, order: list[NodeId]) -> tuple[Operation, ...]:
         free = self.graph.weight_only
         found: list[Operation] = []
-        trained: set[int] = set()
-        for number, node_id in enumerate(order):
+        for node_id in order:
             node = self.graph[node_id]
-            inputs = tuple(self._type(self.graph.type_of(value)) for value in node.inputs)
-            outputs = tuple(map(self._type, node.types))
             sources = tuple(
                 (self.numbers[value.node], value.port) if value.node in self.numbers else None
                 for value in node.inputs
             )
-            weights = tuple(slot for slot, value in enumerate(node.inputs) if value.node in free)
-            gradients = tuple(
-                slot
-                for slot, source in enumerate(sources)
-                if source is not None and source[0] in trained and inputs[slot].element.is_float
-            )
-            operands = len(gradients) + sum(inputs[slot].element.is_float for slot in weights)
-            if operands and outputs and outputs[0].element.is_float:
-                trained.add(number)
-            else:
-                operands, gradients = 0, ()
             found.append(
                 Operation(
                     node_id,
                     node.operator,
-                    inputs,
-                    outputs,
+                    tuple(self._type(self.graph.type_of(value)) for value in node.inputs),
+                    tuple(map(self._type, node.types)),
                     splits_of(self.graph, node),
-                    weights,
+                    tuple(slot for slot, value in enumerate(node.inputs) if value.node in free),
                     sources,
-                    backward_passes(node.operator, operands),
-                    gradients,
                 )
             )
-        self.trained = frozenset(trained)
         return tuple(found)
 
     def _type(self, type_: ValueType) -> TensorType:
@@ -207,7 +175,7 @@ class Operations:
             return self._sizes.type(type_)
         return TensorType(ElementType.OTHER, ())
 
-    def _issue_order(self) -> list[NodeId]:
+    def _by_longest_path(self) -> list[NodeId]:
         graph = self.graph
         free = graph.weight_only
         starts: dict[NodeId, float] = {}

@@ -13,7 +13,6 @@ from superopt.optimizer.parallel.simulator.exchange import (
     Exchange,
     Numbers,
     gathered_together,
-    synchronisation,
 )
 from superopt.optimizer.parallel.task_costs import TaskCosts
 from superopt.optimizer.parallel.topology import Cluster
@@ -37,7 +36,6 @@ class Prices:
         self._shared: dict[tuple[int, int, tuple[int, ...]], NDArray[np.bool_]] = {}
         self._held: dict[tuple[int, int], NDArray[np.int64]] = {}
         self._given: dict[tuple[tuple[CollectiveStep, ...], tuple[int, ...]], Exchange] = {}
-        self._synchronisations: dict[tuple[tuple[int, ...], int], Exchange | None] = {}
 
     def number(self, placement: Placement) -> int:
         """The index of a placement."""
@@ -108,20 +106,4 @@ class Prices:
             found = np.zeros(len(self.cluster), bool)
             found[list(shares(self.placements[have], self.placements[want], shape))] = True
             self._shared[key] = found
-        return found
-
-    def synchronisation(self, placements: tuple[int, ...], size: int) -> Exchange | None:
-        """The exchange that sums the gradients of a weight of that many bytes over its copies; None for a
-        single copy."""
-        key = (placements, size)
-        if key in self._synchronisations:
-            return self._synchronisations[key]
-        if len(self._synchronisations) >= _MOST:
-            self._synchronisations.clear()
-        places = [self.placements[number] for number in placements]
-        steps = synchronisation(places, size)
-        self.steps += len(steps)
-        holders = {device for place in places for device in place.devices}
-        found = Exchange(steps, sorted(holders), self.collectives, len(self.cluster)) if steps else None
-        self._synchronisations[key] = found
         return found

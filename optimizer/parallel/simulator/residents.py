@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from superopt.ir.graph import NodeId
 from superopt.ir.plan import Plan
 from superopt.ir.types import TensorType
-from superopt.optimizer.parallel.fetches import issued_fetches, resident
+from superopt.optimizer.parallel.fetches import START, issued_fetches, resident
 from superopt.optimizer.parallel.simulator.exchange import Exchange
 from superopt.optimizer.parallel.simulator.operations import Operations
 from superopt.optimizer.parallel.simulator.prices import Prices
@@ -25,9 +25,9 @@ TOGETHER = -1
 
 @dataclass(frozen=True, slots=True)
 class ResidentFetch:
-    """A fetch of an input from the placement ``have``, that is issued after an operation, for the slots of
-    operations that are its ``users``, by number. ``bundle`` is the port of the first fetch that is gathered
-    together with it, perhaps its own."""
+    """A fetch of an input from the placement ``have``, that is issued after an operation, by number, or at
+    the ``START``, for the slots of operations that are its ``users``, in issue order. ``bundle`` is the port
+    of the first fetch that is gathered together with it, perhaps its own."""
 
     port: int
     input: NodeId
@@ -50,14 +50,18 @@ class Residents:
     fetches: tuple[ResidentFetch, ...]
 
     @staticmethod
-    def of(operations: Operations, prices: Prices, plan: Plan) -> Residents:
-        """Those of a plan. Raises InvalidOptionError where one is impossible."""
+    def kept(operations: Operations, prices: Prices, plan: Plan) -> Residents:
+        """Those of a plan, without fetches. Raises InvalidOptionError where one is impossible."""
+        places = resident(operations.graph, plan)
+        return Residents({node: prices.number(place) for node, place in places.items()}, ())
+
+    def fetched(self, operations: Operations, plan: Plan, order: Sequence[int]) -> Residents:
+        """The same with the plan's fetches where operations are issued in that order."""
         graph = operations.graph
-        places = {node: prices.number(place) for node, place in resident(graph, plan).items()}
-        order = [operation.node for operation in operations.all]
         fetches: list[ResidentFetch] = []
         bundles: dict[int, int] = {}
-        for number, fetch in enumerate(issued_fetches(graph, plan, order)):
+        nodes = [operations.all[number].node for number in order]
+        for turn, fetch in enumerate(issued_fetches(graph, plan, nodes)):
             users = tuple(
                 (operations.numbers[reader], slot)
                 for reader in fetch.readers
@@ -65,11 +69,12 @@ class Residents:
                 if value.node == fetch.input
             )
             type_ = operations.inputs[fetch.input].type
-            have = places[fetch.input]
-            port = PARAMETERS - number
+            port = PARAMETERS - turn
             bundle = port if fetch.bundle is None else bundles.setdefault(fetch.bundle, port)
-            fetches.append(ResidentFetch(port, fetch.input, type_, have, fetch.position, users, bundle))
-        return Residents(places, tuple(fetches))
+            issued = START if fetch.position == START else order[fetch.position]
+            have = self.places[fetch.input]
+            fetches.append(ResidentFetch(port, fetch.input, type_, have, issued, users, bundle))
+        return Residents(self.places, tuple(fetches))
 
     @cached_property
     def issued(self) -> Mapping[int, tuple[ResidentFetch, ...]]:

@@ -18,15 +18,15 @@ from superopt.optimizer.parallel.simulator.objective import ParallelObjective
 from superopt.optimizer.parallel.simulator.operations import Operations
 from superopt.optimizer.parallel.simulator.prices import Prices
 from superopt.optimizer.parallel.simulator.residents import PARAMETERS, TOGETHER, ResidentFetch, Residents
-from superopt.optimizer.parallel.simulator.schedule import BACKWARD, Schedule
-from superopt.optimizer.parallel.simulator.timing import WEIGHTS, Done, Timing
+from superopt.optimizer.parallel.simulator.schedule import Schedule
+from superopt.optimizer.parallel.simulator.timing import Done, Timing
 from superopt.optimizer.parallel.simulator.units import Key, Unit
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineEvent:
-    """An interval of a device's timeline, in microseconds: a pass of an operation (``kind`` forward or
-    backward), or its part in a collective."""
+    """An interval of a device's timeline, in microseconds: a pass of an operation (``kind`` compute), or its
+    part in a collective."""
 
     device: int
     name: str
@@ -74,9 +74,7 @@ class Simulation:
         """By device: computing time."""
         times = np.zeros(len(self.prices.cluster))
         for unit in self.issued:
-            times += unit.division.forward.each
-            if self.objective is ParallelObjective.TRAINING:
-                times += unit.division.backward.each
+            times += unit.division.duration.each
         return times * self.schedule.microbatches
 
     @cached_property
@@ -102,9 +100,8 @@ class Simulation:
     @cached_property
     def memory_bytes(self) -> tuple[int, ...]:
         """By device: peak bytes."""
-        trains = self.objective is ParallelObjective.TRAINING
-        if trains or self.schedule.microbatches > 1:
-            return memory_of(self.operations, self.prices, self.schedule, self.units, trains=trains)
+        if self.schedule.microbatches > 1:
+            return memory_of(self.operations, self.prices, self.schedule, self.units)
         return self._liveness.peaks()
 
     @cached_property
@@ -114,12 +111,10 @@ class Simulation:
     @property
     def order(self) -> tuple[NodeId, ...]:
         """The nodes in the order in which they are issued for one batch."""
-        numbers: Iterable[int] = (
-            number for direction, number, batch in self.schedule.items if (direction, batch) == (0, 0)
-        )
+        numbers: Iterable[int] = (number for number, batch in self.schedule.items if batch == 0)
         if self.fused is not None:
             heads = self.fused.grouping.head
-            place = self.schedule.positions[0][0]
+            place = self.schedule.positions[0]
             numbers = sorted(
                 range(len(heads)), key=lambda number: (place[number], number == heads[number], number)
             )
@@ -127,7 +122,7 @@ class Simulation:
 
     def fits(self, limits: Sequence[int]) -> bool:
         """Whether no device needs more bytes than its limit."""
-        if self.objective is not ParallelObjective.TRAINING and self.schedule.microbatches == 1:
+        if self.schedule.microbatches == 1:
             bound = self._liveness.bound()
             if all(used <= limit for used, limit in zip(bound, limits, strict=True)):
                 return True
@@ -135,18 +130,15 @@ class Simulation:
 
     def timeline(self) -> Iterator[TimelineEvent]:
         """All computation by device, in issue order; then all communication."""
-        for (direction, number, _), done in zip(self.schedule.items, self.timing.passes, strict=True):
+        for (number, _), done in zip(self.schedule.items, self.timing.passes, strict=True):
             division = self._unit(number).division
-            kind, duration = "forward", division.forward.each
-            if direction == BACKWARD:
-                kind, duration = "backward", division.backward.each
-            end = done.end
+            duration, end = division.duration.each, done.end
             for device in division.how.devices:
                 length = float(duration[device])
                 if length:
                     start = float(end[device]) - length
                     yield TimelineEvent(
-                        device, self._name(number), kind, start, length, is_communication=False
+                        device, self._name(number), "compute", start, length, is_communication=False
                     )
         for done in self.timing.exchanges:
             yield from self._sent(done)
@@ -159,12 +151,10 @@ class Simulation:
             fetches = (fetch for fetch in self.residents.fetches if port == fetch.port or own == fetch.bundle)
             name = f"fetch of {', '.join(str(fetch.input) for fetch in fetches)}"
         else:
-            number = self.schedule.items[place][1]
+            number = self.schedule.items[place][0]
             name = self._name(number)
             if self.fused is not None and (count := self.fused.terms_of(number, waiting.brings[1])):
                 name = f"bucket of {count} with {name}"
-        if PARAMETERS < port < 0:
-            name = f"{'weights' if port == WEIGHTS else 'gradient'} of {name}"
         for transfer in waiting.exchange.transfers(waiting.ready, done.channels):
             length = transfer.stop - transfer.start
             for device in transfer.step.group:
@@ -183,7 +173,6 @@ class Simulation:
     def _exchanges(self) -> Iterator[tuple[Exchange, int]]:
         """Every exchange, and its number of occurrences."""
         count = self.schedule.microbatches
-        trains = self.objective is ParallelObjective.TRAINING
         for _, exchange in self.opening:
             yield exchange, count
         for unit in self.issued:
@@ -192,9 +181,3 @@ class Simulation:
             for _, exchange in unit.sends:
                 if exchange is not None:
                     yield exchange, count
-            if trains:
-                for exchange, _ in unit.returns:
-                    if exchange is not None:
-                        yield exchange, count
-                for exchange, _ in unit.synchronised:
-                    yield exchange, 1

@@ -17,14 +17,11 @@ import numpy as np
 
 from superopt.optimizer.parallel.fetches import START
 from superopt.optimizer.parallel.simulator.exchange import Exchange, Times
-from superopt.optimizer.parallel.simulator.schedule import BACKWARD, FORWARD, Schedule
+from superopt.optimizer.parallel.simulator.schedule import Schedule
 from superopt.optimizer.parallel.simulator.units import Key, Unit
 
 Wanted = tuple[int, Key]
 """Result of an exchange: the position of the producing pass in the schedule, and the key there."""
-
-WEIGHTS = -1
-"""Port in keys for gradients of weights, which no pass waits for; those of tensors are smaller."""
 
 
 class Waiting(NamedTuple):
@@ -133,21 +130,10 @@ class _Clock:
         """Times the remaining passes."""
         passes, units = self.passes, self._units
         free, free_offset = self._free, self._free_offset
-        last = self._schedule.microbatches - 1
-        for place, (direction, number, microbatch) in enumerate(
-            self._schedule.items[len(passes) :], len(passes)
-        ):
+        for place, (number, microbatch) in enumerate(self._schedule.items[len(passes) :], len(passes)):
             unit = units[number]
-            division = unit.division
-            arrived: list[Times] = []
-            if direction == FORWARD:
-                duration = division.forward
-                if unit.arrivals or unit.awaits:
-                    arrived = self._arrivals(unit, microbatch)
-            else:
-                duration = division.backward
-                if unit.returns or unit.settled:
-                    arrived = self._gradients(unit, number, microbatch, place)
+            division, duration = unit.division, unit.division.duration
+            arrived = self._arrivals(unit, microbatch) if unit.arrivals or unit.awaits else []
             if not division.takes_time:
                 base, offset = latest(arrived, free), 0.0
             else:
@@ -160,15 +146,10 @@ class _Clock:
                 else:
                     base, offset = base + offset + duration.each, 0.0
                     free, free_offset = np.where(division.works, base, free + free_offset), 0.0
-            if direction == FORWARD:
-                if unit.sends:
-                    self._send(unit, place, base + offset)
-                for key, exchange in unit.fetches:
-                    self._issue(exchange, free + free_offset, (place, key), is_last=False)
-            elif unit.synchronised and microbatch == last:
-                for turn, (exchange, is_only) in enumerate(unit.synchronised):
-                    ready = base + offset if is_only else free + free_offset
-                    self._issue(exchange, ready, (place, (WEIGHTS, turn)), is_last=True)
+            if unit.sends:
+                self._send(unit, place, base + offset)
+            for key, exchange in unit.fetches:
+                self._issue(exchange, free + free_offset, (place, key), is_last=False)
             waiting, done = self._waiting, len(self.exchanges)
             passes.append(
                 Pass(base, offset, free, free_offset, self._channels, waiting, self._issued, done, self._sent)
@@ -182,24 +163,11 @@ class _Clock:
         return max(float((self._free + self._free_offset).max()), self._sent)
 
     def _arrivals(self, unit: Unit, microbatch: int) -> list[Times]:
-        row = self._schedule.positions[FORWARD][microbatch]
+        row = self._schedule.positions[microbatch]
         return [
             *(self._arrival((row[source], key)) for source, key in unit.arrivals),
-            *(self._arrival((issued, key)) for issued, key in unit.awaits),
+            *(self._arrival((START if issued == START else row[issued], key)) for issued, key in unit.awaits),
         ]
-
-    def _gradients(self, unit: Unit, number: int, microbatch: int, place: int) -> list[Times]:
-        forwards = self._schedule.positions[FORWARD][microbatch][number]
-        arrived = [self._arrival((forwards, key)) for key in unit.settled]
-        row = self._schedule.positions[BACKWARD][microbatch]
-        for turn, (exchange, readers) in enumerate(unit.returns):
-            ready = latest([self.passes[row[reader]].end for reader in readers])
-            if exchange is not None:
-                brings = place, (WEIGHTS - 1, turn)
-                self._issue(exchange, ready, brings, is_last=False)
-                ready = self._arrival(brings)
-            arrived.append(ready)
-        return arrived
 
     def _send(self, unit: Unit, place: int, end: Times) -> None:
         for key, exchange in unit.sends:

@@ -17,32 +17,29 @@ from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.sharded_states import ShardedStates
 from superopt.optimizer.parallel.strategies.cutting import Cutter
 from superopt.optimizer.parallel.strategies.model import Collective, Strategy, Synchronizer
-from superopt.optimizer.parallel.strategies.timetable import PartKey
 from superopt.optimizer.parallel.strategies.variables import Variable
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
     """The part of a variable's gradient that one synchroniser is for. ``value`` is that part of the
-    ``gradient``, summed if it was merged with others; ``arrives`` is when the sum is there."""
+    ``gradient``, summed if it was merged with others."""
 
     variable: Variable
     synchronizer: Synchronizer
     gradient: Value
     value: Value
-    arrives: float
 
 
 @dataclass
 class Merging:
-    """Cuts the gradients of a step and merges those of one group. ``sums`` says when the sum of each part
-    arrives; ``everywhere`` are added nodes that run on all devices after a sum, with its arrival."""
+    """Cuts the gradients of a step and merges those of one group. ``everywhere`` are added nodes that run on
+    all devices after a sum."""
 
     subject: Subject
     sharded: ShardedStates
     cutter: Cutter
-    sums: Mapping[PartKey, float]
-    everywhere: dict[NodeId, float] = field(default_factory=dict[NodeId, float])
+    everywhere: set[NodeId] = field(default_factory=set[NodeId])
 
     def pieces(self, strategy: Strategy, variables: Sequence[Variable]) -> Mapping[str, list[Piece]]:
         """By variable, the pieces of its gradient; none where that is not one sum over devices."""
@@ -89,8 +86,8 @@ class Merging:
         if config.is_partitioned:
             values, _ = self.cutter.parts(gradient, config.partition)
         return [
-            Piece(variable, synchronizer, gradient, value, self.sums.get((variable.name, number), 0.0))
-            for number, (synchronizer, value) in enumerate(zip(config.synchronizers, values, strict=True))
+            Piece(variable, synchronizer, gradient, value)
+            for synchronizer, value in zip(config.synchronizers, values, strict=True)
         ]
 
     def _merged(self, pieces: Sequence[Piece]) -> list[Value]:
@@ -104,6 +101,5 @@ class Merging:
         joined = cutter.end_to_end(flat)
         values = cutter.cut(joined, 0, [math.prod(shape) for shape in shapes])
         found = [cutter.reshaped(value, shape) for value, shape in zip(values, shapes, strict=True)]
-        added = (values[0].node, *(value.node for value in found))
-        self.everywhere |= dict.fromkeys(added, max(piece.arrives for piece in pieces))
+        self.everywhere.update((values[0].node, *(value.node for value in found)))
         return found

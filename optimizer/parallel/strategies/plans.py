@@ -47,7 +47,6 @@ from superopt.optimizer.parallel.strategies.variables import (
 from superopt.optimizer.parallel.terms import admits, trimmed
 from superopt.optimizer.parallel.topology import Cluster
 from superopt.optimizer.training.description import State
-from superopt.traversal import postorder
 
 
 @dataclass(frozen=True)
@@ -122,8 +121,7 @@ class StrategyPlanner:
 @dataclass
 class _Planning:
     """One strategy: changes the graph, and collects who runs what beside data parallelism. ``alone`` are
-    operations on one device, ``apart`` those that are divided, by partition and devices, ``due`` those that
-    need a sum, by its arrival."""
+    operations on one device, ``apart`` those that are divided, by partition and devices."""
 
     planner: StrategyPlanner
     strategy: Strategy
@@ -134,7 +132,6 @@ class _Planning:
         default_factory=dict[NodeId, tuple[tuple[int, ...], tuple[int, ...]]]
     )
     everywhere: set[NodeId] = field(default_factory=set[NodeId])
-    due: dict[NodeId, float] = field(default_factory=dict[NodeId, float])
     states: list[PartState] = field(default_factory=list[PartState])
 
     def __post_init__(self) -> None:
@@ -143,33 +140,14 @@ class _Planning:
         self.sharded = self.timetable.sharded
         self.mesh = self.sharded.mesh
         self.looked_up = {node for variable in self.timetable.variables for node in variable.lookups}
-        self.sums = self.timetable.arrivals(self.strategy).sums
 
     def planned(self) -> PlannedStep:
-        merging = Merging(self.planner.subject, self.sharded, self.cutter, self.sums)
+        merging = Merging(self.planner.subject, self.sharded, self.cutter)
         pieces = merging.pieces(self.strategy, self.timetable.variables)
-        self.everywhere |= set(merging.everywhere)
-        self.due |= merging.everywhere
+        self.everywhere |= merging.everywhere
         for variable in self.timetable.variables:
-            self.due |= dict.fromkeys(self._updates(variable), self._arrival(variable))
             self._synchronised(variable, pieces.get(variable.name, []))
-        return self._finished(self._issued_late(self.editor.build()))
-
-    def _arrival(self, variable: Variable) -> float:
-        """When all parts of the summed gradient are there."""
-        config = self.strategy.by_name[variable.name]
-        return max(self.sums[variable.name, number] for number in range(len(config.synchronizers)))
-
-    def _issued_late(self, graph: Graph) -> Graph:
-        """The graph with operations that need a sum after those that run until it arrives: devices run
-        operations in the order of issue, and would wait."""
-        before = set(postorder(self.sharded.computed, lambda node: [v.node for v in graph[node].inputs]))
-        nodes = dict(graph.nodes)
-        for node, time in self.due.items():
-            earlier = self.timetable.first_from(time)
-            if node in nodes and node not in before and earlier is not None:
-                nodes[node] = replace(nodes[node], after=(earlier,))
-        return Graph(nodes, graph.inputs, graph.outputs, graph.next_id)
+        return self._finished(self.editor.build())
 
     def _synchronised(self, variable: Variable, pieces: Sequence[Piece]) -> None:
         config = self.strategy.by_name[variable.name]
@@ -201,7 +179,6 @@ class _Planning:
         if config.is_partitioned:
             value, added = self.cutter.joined([piece.value for piece in pieces], config.partition)
             self.everywhere.update(added)
-            self.due |= dict.fromkeys(added, max(piece.arrives for piece in pieces))
         if value != gradient:
             readers = self.planner.graph.users(gradient.node)
             updating = [node for node in readers if node not in self.sharded.computed]
@@ -218,9 +195,7 @@ class _Planning:
         following = updates.parameter()
         self.states.extend(updates.moments())
         self.everywhere |= updates.everywhere
-        self.due[following.node] = self._arrival(variable)
         for node, number in updates.owners.items():
-            self.due[node] = self.sums[variable.name, number]
             synchronizer = config.synchronizers[number]
             if isinstance(synchronizer, Server):
                 self.alone[node] = self._device(synchronizer)

@@ -8,7 +8,6 @@ simulator's prices; only the end of the step waits for sums and sent values.
 
 from __future__ import annotations
 
-import bisect
 import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -74,8 +73,8 @@ class Timetable:
     )
 
     @cached_property
-    def _passes(self) -> tuple[tuple[NodeId, ...], tuple[float, ...], float]:
-        """The operations before any sum in the order of issue, their start times, and the end."""
+    def _ends(self) -> Mapping[NodeId, float]:
+        """When the operations before any sum end, as they are issued."""
         cluster = self.prices.cluster
         how = {
             operation.node: parallelism(operation, choice, self.sharded.mesh)
@@ -89,39 +88,27 @@ class Timetable:
             step=self.subject.step,
         )
         simulation = simulator.simulate(Plan(parallel=how))
-        nodes: list[NodeId] = []
-        starts: list[float] = []
+        ends: dict[NodeId, float] = {}
         now = 0.0
-        for operation, unit in zip(simulation.operations.all, simulation.units, strict=True):
-            if operation.node in self.sharded.computed:
-                nodes.append(operation.node)
-                starts.append(now)
-                now += float(unit.division.forward.each.max())
-        return tuple(nodes), tuple(starts), now
+        for node in simulation.order:
+            if node in self.sharded.computed:
+                now += simulation.units[simulation.operations.numbers[node]].division.duration.longest
+                ends[node] = now
+        return ends
 
     @property
     def computed_at(self) -> float:
         """When all gradients are computed."""
-        return self._passes[2]
-
-    def first_from(self, time: float) -> NodeId | None:
-        """The first operation that starts then or later, else the last one; None where none precedes the
-        sums."""
-        nodes, starts, _ = self._passes
-        if not nodes:
-            return None
-        return nodes[min(len(nodes) - 1, bisect.bisect_left(starts, time))]
+        return max(self._ends.values(), default=0.0)
 
     @cached_property
     def ready(self) -> Mapping[str, float]:
         """When the gradient of each variable is computed."""
-        nodes, starts, end = self._passes
-        ends = dict(zip(nodes, (*starts[1:], end), strict=False))
         found: dict[str, float] = {}
         for node, parameter in self.sharded.updates.items():
             for value in self.subject.graph[node].inputs:
-                if value.node in ends:
-                    found[parameter.name] = max(found.get(parameter.name, 0.0), ends[value.node])
+                if value.node in self._ends:
+                    found[parameter.name] = max(found.get(parameter.name, 0.0), self._ends[value.node])
         return found
 
     def reduced_in(self, size: int) -> float:

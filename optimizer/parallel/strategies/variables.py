@@ -12,8 +12,7 @@ from superopt.errors import InvalidOptionError
 from superopt.ir.graph import NodeId
 from superopt.ir.types import ElementType
 from superopt.optimizer.parallel.boxes import volume
-from superopt.optimizer.parallel.experts import is_lookup
-from superopt.optimizer.parallel.search.subject import Subject
+from superopt.optimizer.parallel.search.subject import Subject, is_lookup
 from superopt.optimizer.parallel.sharded_states import ShardedStates
 from superopt.optimizer.parallel.states import StateTensor
 from superopt.optimizer.parallel.strategies.cutting import regions_of_partition

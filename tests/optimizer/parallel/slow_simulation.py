@@ -26,52 +26,25 @@ class _Slow:
         self.waiting: list[tuple[tuple[float, int], object, Exchange, Ends]] = []
         self.issued = 0
         self.arrivals: dict[object, Ends] = {}
-        self.gradients: dict[tuple[int, int], Ends] = {}
 
     def ends(self) -> list[Ends]:
-        passes = (self.forward, self.backward)
-        return [
-            passes[direction](number, microbatch)
-            for direction, number, microbatch in self.simulation.schedule.items
-        ]
+        return [self.done(number, microbatch) for number, microbatch in self.simulation.schedule.items]
 
-    def forward(self, number: int, microbatch: int) -> Ends:
+    def done(self, number: int, microbatch: int) -> Ends:
         division = self.divisions[number]
         waits = [
             self.arrival((*source, division.needs[slot], microbatch))
             for slot, source in enumerate(self.operations.all[number].sources)
             if source is not None
         ]
-        end = self.run(number, waits, division.forward.each)
+        end = self.run(number, waits, division.duration.each)
         wanted = [
             (use.port, self.divisions[use.reader].needs[use.slot]) for use in self.operations.uses[number]
         ]
-        wanted += [(port, division.takes_back[port]) for port in self.operations.outputs[number]]
+        wanted += [(port, division.reduces[port]) for port in self.operations.outputs[number]]
         for port, want in dict.fromkeys(wanted):
             exchange = self.exchange(number, port, division.makes[port], want)
             self.issue((number, port, want, microbatch), exchange, end)
-        return end
-
-    def backward(self, number: int, microbatch: int) -> Ends:
-        division = self.divisions[number]
-        waits = [
-            self.arrival((number, port, division.takes_back[port], microbatch))
-            for port in self.operations.outputs[number]
-        ]
-        returned: dict[tuple[int, int], Ends] = {}
-        for use in self.operations.uses[number]:
-            if use.slot in self.operations.all[use.reader].gradients:
-                ready = returned.setdefault((use.port, self.divisions[use.reader].gives_back[use.slot]), {})
-                for device, end in self.gradients[use.reader, microbatch].items():
-                    ready[device] = max(ready.get(device, 0.0), end)
-        for (port, given), ready in returned.items():
-            key = "gradient", number, port, given, microbatch
-            self.issue(key, self.exchange(number, port, given, division.takes_back[port]), ready)
-            waits.append(self.arrival(key))
-        end = self.gradients[number, microbatch] = self.run(number, waits, division.backward.each)
-        if microbatch == self.simulation.schedule.microbatches - 1:
-            for exchange, is_only in self.simulation.units[number].synchronised:
-                self.issue(("weights", number, exchange), exchange, end if is_only else dict(self.free))
         return end
 
     def run(self, number: int, waits: list[Ends], durations: Mapping[int, float]) -> Ends:

@@ -11,7 +11,6 @@ CELL = Cell(
     network="mlp",
     devices=6,
     machine="summit-node",
-    objective="training",
     seed=0,
     operators=47,
     ours=100.0,
