@@ -19,9 +19,10 @@ from superopt.ops.roles import Product
 from superopt.ops.splits import SplitKind
 from superopt.ops.traits import traits
 from superopt.optimizer.parallel.derived import LayerDivision, SampleDivision
+from superopt.optimizer.parallel.row_sums import takes_rows
 from superopt.optimizer.parallel.search.choices import ALONE, COPIED, Choice, Licence, is_divisible
 from superopt.optimizer.parallel.search.mesh import Mesh
-from superopt.optimizer.parallel.search.subject import Operation, Subject, is_lookup
+from superopt.optimizer.parallel.search.subject import Operation, Subject
 from superopt.optimizer.parallel.sharded_states import ShardedStates, Sharding
 from superopt.optimizer.parallel.states import StateTensor, StepStates
 from superopt.optimizer.parallel.tasks import shape_of, tensor_of
@@ -162,14 +163,9 @@ class DividedLayers:
         for state in self._sharded.parameters:
             users = [node for node in self.subject.graph.users(state.input) if node in self.subject.numbers]
             reading = [node for node in users if node not in self._sharded.updates]
-            if reading and all(self._takes_rows(node, state.input) for node in reading):
+            if reading and all(takes_rows(self.subject, node, state.input) for node in reading):
                 found[state] = tuple(reading)
         return found
-
-    def _takes_rows(self, node: NodeId, table: NodeId) -> bool:
-        first, *others = self.subject.graph[node].inputs
-        is_table = first.node == table and all(value.node != table for value in others)
-        return is_table and is_lookup(self.subject.operations[self.subject.numbers[node]])
 
     def _row_gradients(self, table: StateTensor) -> Iterator[NodeId]:
         """What computes the gradient of a whole table from rows, and passes it to the updates."""

@@ -24,6 +24,7 @@ from superopt.optimizer.parallel.divided_layers import (
     model_axes,
 )
 from superopt.optimizer.parallel.resident_states import ResidentStates
+from superopt.optimizer.parallel.row_sums import few_row_sums
 from superopt.optimizer.parallel.search.choices import (
     ALONE,
     COPIED,
@@ -81,7 +82,8 @@ def assignments(
     shaper = _Shaper(subject, mesh, licence)
     yield ONE_DEVICE, shaper.assignment([(ALONE,) * len(mesh.sizes)] * len(subject.operations))
     if subject.step is not None:
-        for plan in ShardedStates(subject, subject.step, mesh, licence).plans():
+        sharded = ShardedStates(subject, subject.step, mesh, licence, few_row_sums(subject))
+        for plan in sharded.plans():
             assignment = Assignment(mesh, plan.choices, plan.shares)
             yield plan.name, assignment
             if plan.name == ZERO_2:

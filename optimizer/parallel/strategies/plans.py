@@ -17,6 +17,7 @@ from types import MappingProxyType
 from superopt.ir.graph import Graph, GraphEditor, Input, NodeId, Value
 from superopt.ir.plan import Parallelism, Plan
 from superopt.optimizer.parallel.boxes import Region
+from superopt.optimizer.parallel.row_sums import row_sums
 from superopt.optimizer.parallel.search.choices import COPIED, Choice, Licence, everything, parallelism
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.subject import Operation, Subject, plannable
@@ -40,7 +41,6 @@ from superopt.optimizer.parallel.strategies.variables import (
     in_equal_parts,
     require_exact,
     require_strategy,
-    row_sums,
     serves_rows,
     variables_of,
 )

@@ -12,7 +12,8 @@ from superopt.errors import InvalidOptionError
 from superopt.ir.graph import NodeId
 from superopt.ir.types import ElementType
 from superopt.optimizer.parallel.boxes import volume
-from superopt.optimizer.parallel.search.subject import Subject, is_lookup
+from superopt.optimizer.parallel.row_sums import takes_rows
+from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.sharded_states import ShardedStates
 from superopt.optimizer.parallel.states import StateTensor
 from superopt.optimizer.parallel.strategies.cutting import regions_of_partition
@@ -76,7 +77,7 @@ def variables_of(subject: Subject, sharded: ShardedStates) -> tuple[Variable, ..
         if state.role is not Role.PARAMETER:
             continue
         reading = [node for node in readers.get(state.input, ()) if node not in sharded.updates]
-        lookups = tuple(node for node in reading if _takes_rows(subject, node, state.input))
+        lookups = tuple(node for node in reading if takes_rows(subject, node, state.input))
         type_ = tensor_of(subject.graph, subject.graph[state.input].value)
         is_sparse = bool(lookups) and len(lookups) == len(reading)
         rows = sum(
@@ -85,37 +86,6 @@ def variables_of(subject: Subject, sharded: ShardedStates) -> tuple[Variable, ..
         size = min(rows, math.prod(shape_of(type_))) * type_.element.bytes_per_element
         found.append(Variable(state, shape_of(type_), type_.element, lookups, is_sparse, size))
     return tuple(found)
-
-
-def row_sums(subject: Subject) -> frozenset[NodeId]:
-    """The operations that sum rows of gradients into gradients of sparse parameters: they read the indices of
-    a look-up. Rows are exchanged in place of such a gradient, which has few others."""
-    assert subject.step is not None, "strategies are for training steps"
-    found: set[NodeId] = set()
-    for state in subject.step.states:
-        shape = shape_of(tensor_of(subject.graph, subject.graph[state.input].value))
-        readers = [node for node in subject.graph.users(state.input) if node in subject.numbers]
-        lookups = [node for node in readers if _takes_rows(subject, node, state.input)]
-        if any(node not in lookups and not _is_of_shape(subject, node, shape) for node in readers):
-            continue
-        indices = {value for node in lookups for value in subject.graph[node].inputs[1:]}
-        users = {user for value in indices for user in subject.graph.users(value.node)}
-        found |= {
-            node
-            for node in users - set(lookups)
-            if node in subject.numbers and _is_of_shape(subject, node, shape)
-        }
-    return frozenset(found)
-
-
-def _is_of_shape(subject: Subject, node: NodeId, shape: tuple[int, ...]) -> bool:
-    return all(shape_of(type_) == shape for type_ in subject.operations[subject.numbers[node]].outputs)
-
-
-def _takes_rows(subject: Subject, node: NodeId, table: NodeId) -> bool:
-    inputs = subject.graph[node].inputs
-    is_table = inputs[0].node == table and all(value.node != table for value in inputs[1:])
-    return is_table and is_lookup(subject.operations[subject.numbers[node]])
 
 
 @dataclass(frozen=True)

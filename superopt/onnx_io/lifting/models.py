@@ -20,6 +20,7 @@ from superopt.onnx_io.lifting.cuts import CUTS
 from superopt.onnx_io.lifting.elementwise import ELEMENTWISE, Lifter
 from superopt.onnx_io.lifting.layers import LAYERS
 from superopt.onnx_io.lifting.reductions import REDUCTIONS
+from superopt.onnx_io.lifting.scatter import SCATTER
 from superopt.onnx_io.lifting.selection import SELECTION
 from superopt.onnx_io.lifting.shape import MOVEMENT
 from superopt.onnx_io.lifting.site import NotLiftedError, Site, known_number, number_array
@@ -131,7 +132,15 @@ def _generic(name: str) -> Lifter:
     return lifter
 
 
-SPECIAL: Mapping[str, Lifter] = {**CUTS, **ELEMENTWISE, **LAYERS, **MOVEMENT, **REDUCTIONS, **SELECTION}
+SPECIAL: Mapping[str, Lifter] = {
+    **CUTS,
+    **ELEMENTWISE,
+    **LAYERS,
+    **MOVEMENT,
+    **REDUCTIONS,
+    **SCATTER,
+    **SELECTION,
+}
 LIFTERS: Mapping[str, Lifter] = {
     **{
         operator.onnx.op_type: _generic(name)

@@ -12,7 +12,7 @@ from onnx import AttributeProto
 from superopt.domains import Array
 from superopt.errors import SuperoptError
 from superopt.ir.dimensions import Dimension
-from superopt.ir.graph import GraphEditor, GraphOperator, NodeId, Value, Weight
+from superopt.ir.graph import GraphEditor, GraphOperator, Node, NodeId, Value, Weight
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.files.stored import StoredTensor
 from superopt.onnx_io.protos import dtype_of, simplest_fraction
@@ -132,6 +132,10 @@ class Site:
         if slot >= len(self.node.input) or self.node.input[slot] not in self._constants:
             return None
         return self._constants[self.node.input[slot]].numpy()
+
+    def producer(self, value: Value) -> Node:
+        """The graph node that gives the value."""
+        return self._editor[value.node]
 
     def stored(self, name: str) -> Array | None:
         """The content of a constant of the model; None for another tensor."""

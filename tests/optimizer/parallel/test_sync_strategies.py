@@ -320,12 +320,21 @@ def test_columns_of_a_table_are_looked_up_and_updated_on_several_servers() -> No
     assert not any(serves_rows(one, by_rows.by_name[one.name], names) for one in tables)
 
 
-def test_rows_of_a_step_that_was_not_written_are_summed_on_their_servers() -> None:
-    """There the sum of rows is an operator of the algebra, and columns of it are divided."""
+def _as_built(name: str) -> StrategyPlanner:
     settings = StepSettings.from_json({"optimizer": "sgd", "loss": "cotangents"})
-    step = train_graph(zoo.build("light-ncf", batch=64), settings).step
+    step = train_graph(zoo.build(name, batch=64), settings).step
     layout = StepLayout(step.description, step.outputs)
-    planner = StrategyPlanner(plannable(step.graph), layout, Prices(cluster(2, 2)))
+    return StrategyPlanner(plannable(step.graph), layout, Prices(cluster(2, 2)))
+
+
+def _as_written(name: str) -> StrategyPlanner:
+    return _planner(_step(name, "sgd", 64), cluster(2, 2))
+
+
+@pytest.mark.parametrize("planner_of", [_as_built, _as_written])
+def test_rows_are_summed_on_their_servers(planner_of: Callable[[str], StrategyPlanner]) -> None:
+    """The sum of rows is an operator of the algebra, and columns of it are divided."""
+    planner = planner_of("light-ncf")
     whole = _built("Parallax", planner)
     names = DeviceNames(planner.cluster)
     columns = replace(
@@ -339,7 +348,8 @@ def test_rows_of_a_step_that_was_not_written_are_summed_on_their_servers() -> No
     )
     sent = [simulated(planner.planned(one), planner).communication_bytes for one in (whole, columns)]
     tables = sum(variable.bytes for variable in planner.variables if variable.is_sparse)
-    assert sent[0] == sent[1]
+    indices = 512 * len(planner.cluster) ** 2
+    assert sent[0] <= sent[1] <= sent[0] + indices
     rows = sum(variable.row_bytes for variable in planner.variables if variable.is_sparse)
     assert sent[1] < 3 * rows + tables
 
