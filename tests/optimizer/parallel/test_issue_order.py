@@ -9,6 +9,7 @@ from statistics import geometric_mean
 import pytest
 
 from superopt import zoo
+from superopt.errors import InvalidOptionError
 from superopt.ir.plan import Plan
 from superopt.optimizer.fusion.joint.state import Joint
 from superopt.optimizer.fusion.joint.streams import timed
@@ -78,3 +79,14 @@ def test_servers_send_parameters_back_before_the_backward_pass_ends() -> None:
 
 def test_joint_fusion_without_kernels_is_the_plan_without_an_order() -> None:
     assert timed(Joint.unfused(problem())).microseconds == problem().simulation.microseconds
+
+
+def test_a_step_is_no_pipeline() -> None:
+    """Its microbatches would update the states one after the other."""
+    step = _step("light-ncf")
+    simulator = Simulator(step.graph, named_cluster("4x-t4"), ParallelObjective.LATENCY, step=step.states)
+    plan = _experts(step, "4x-t4")[DDP]
+    with pytest.raises(
+        InvalidOptionError, match=r"one stage and one microbatch for a training step.* got 1 and 2"
+    ):
+        simulator.simulate(replace(plan, microbatches=2))
