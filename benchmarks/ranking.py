@@ -38,7 +38,7 @@ STEPS = (
     *("light-ncf:1024:b7", "light-ncf:16384:a2", "mlp-mnist:256:b7", "squeezenet:16:b7", "mlp-mnist:64:a2"),
     *("candle-uno:64:a2", "resnet18:16:b7", "xdl:128:b7", "light-bert:64:b7", "light-transformer:32:a2"),
     *("candle-uno:32:b7", "light-lstm-lm:64:b5", "yolov3-tiny:8:b7", "squeezenet:64:a2"),
-    *("resnet18:32:a2", "light-ncf:4096:b11", "xdl:512:b11"),
+    *("resnet18:32:a2", "light-ncf:4096:b11", "xdl:512:b11", "light-resnet18:64:b7", "light-resnet18:16:a2"),
 )
 """Networks, samples of each device, and clusters of AutoDist's table 1."""
 

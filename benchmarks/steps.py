@@ -3,9 +3,9 @@
     python -m benchmarks steps [NETWORK:BATCH:LOSS ...] [--devices 4 8] [--machine dgx-a100] [--seconds 60]
 
 A row for each plan: simulated microseconds of a step, bytes sent, and peak bytes of the fullest device.
-ZeRO-3 is there with fetches just before their readers, and with each by itself, too. Ours is planned twice:
-with the memory of the machine, and with 60% of what data parallelism needs. ``--seconds`` is the time for
-each search.
+Data parallelism is there in the order of the longest paths, too, ZeRO-3 with fetches just before their
+readers, and with each by itself. Ours is planned twice: with the memory of the machine, and with 60% of what
+data parallelism needs. ``--seconds`` is the time for each search.
 """
 
 from __future__ import annotations
@@ -67,12 +67,16 @@ def rows(step: PlannedStep, cluster: Cluster, seconds: float) -> Iterator[Row]:
 
 
 def _ablated(step: PlannedStep, cluster: Cluster) -> Iterator[Row]:
-    """ZeRO-3 without what the planner does to its fetches; nothing on one device."""
+    """Data parallelism in the order of the longest paths, and ZeRO-3 without what the planner does to its
+    fetches; nothing on one device."""
     subject = Subject.of(step.graph, step.layout)
-    assignment = dict(assignments(subject, Mesh.of(cluster))).get(ZERO_3)
-    if assignment is None:
+    found = dict(assignments(subject, Mesh.of(cluster)))
+    if ZERO_3 not in found:
         return
-    plan = assignment.plan(subject)
+    numbered = replace(found[DDP].plan(subject), order=tuple(one.node for one in subject.operations))
+    waiting = simulate(step.graph, numbered, cluster, ParallelObjective.LATENCY, subject.step)
+    yield _row(step, cluster, f"{DDP}, issued by the longest path", waiting)
+    plan = found[ZERO_3].plan(subject)
     late = simulate(step.graph, plan, cluster, ParallelObjective.LATENCY, subject.step)
     yield _row(step, cluster, f"{ZERO_3}, fetched just before use", late)
     early = prefetched(late, 1.0, 0)

@@ -50,12 +50,13 @@ def megatron(mesh: Mesh, axes: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class DividedLayers:
-    """The plans of one step on one machine."""
+    """The plans of one step on one machine. ``whole`` is as for ``ShardedStates``."""
 
     subject: Subject
     step: StepStates
     mesh: Mesh
     licence: Licence
+    whole: frozenset[NodeId] = frozenset()
 
     def plans(self) -> Iterator[Sharding]:
         """Those that divide something; none on one device."""
@@ -77,7 +78,7 @@ class DividedLayers:
         """Dense layers by columns where their input is whole along the axes, by rows where it is divided.
         None where no dense layer can be divided this way."""
         others = self._sharded.sample_axes([axis for axis in range(len(self.mesh.sizes)) if axis not in axes])
-        samples = SampleDivision(self.subject, self.mesh, self.licence, others).choices()
+        samples = SampleDivision(self.subject, self.mesh, self.licence, others, whole=self.whole).choices()
         division = LayerDivision(self.subject, self.mesh, self.licence, axes, columns=self._columns)
         layers = division.choices()
         if not division.divides_layers(layers):
@@ -122,7 +123,7 @@ class DividedLayers:
 
     @cached_property
     def _sharded(self) -> ShardedStates:
-        return ShardedStates(self.subject, self.step, self.mesh, self.licence)
+        return ShardedStates(self.subject, self.step, self.mesh, self.licence, self.whole)
 
     @cached_property
     def _columns(self) -> Mapping[NodeId, int]:

@@ -24,7 +24,7 @@ def test_the_ranking_that_ships_orders_strategies_of_a_network_that_it_has_not_s
     assert not set(TESTED) & set(STEPS)
     own = strategies(STEP, 12, 0)
     assert len(own) == len(BUILDERS) + 12
-    assert _accuracy(Ranking(), own) > 0.85
+    assert _accuracy(Ranking(), own) > 0.75
     assert ranking.tested(STEP, own, shipped_network()).startswith(f"| {STEP} | 20 | ")
     graphs, times = [one.graph for one in own], [one.microseconds for one in own]
     assert Ranking().fidelity(graphs, times) in (-math.inf, *Ranking().scores(graphs))

@@ -11,10 +11,12 @@ from superopt.errors import InvalidOptionError
 
 def test_ours_is_not_slower_than_any_baseline() -> None:
     found = list(rows(planned_step("light-mlp:8:cross-entropy"), machine("dgx-a100", 2), 10.0))
-    *baselines, late, apart, ours, limited = found
+    *baselines, waiting, late, apart, ours, limited = found
     data_parallel = {"one device", "ddp", "zero1", "zero2", "zero3", "ps"}
     assert {row.plan for row in baselines} == {*data_parallel, "Megatron 2-way"}
-    gathered = next(row for row in baselines if row.plan == "zero3")
+    gathered, reduced = (next(row for row in baselines if row.plan == name) for name in ("zero3", "ddp"))
+    assert waiting.plan == "ddp, issued by the longest path"
+    assert reduced.microseconds <= waiting.microseconds
     assert gathered.microseconds <= min(late.microseconds, apart.microseconds)
     assert gathered.sent == late.sent == apart.sent
     assert ours.microseconds <= min(row.microseconds for row in baselines)
