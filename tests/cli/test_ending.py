@@ -15,12 +15,13 @@ import pytest
 from tests.onnx_io.kit import model, node, value
 
 _PROGRAM = """
-import signal, sys
+import sys, time
 from importlib import import_module
 from superopt.cli import main
 def wait(*_, **__):
     print("waiting", flush=True)
-    signal.pause()
+    while True:
+        time.sleep(0.1)
 module, _, name = sys.argv[1].rpartition(".")
 setattr(import_module(module), name, wait)
 main(sys.argv[2:])
@@ -45,9 +46,12 @@ def waiting(command: str, models: int, waits_in: str, tmp_path: Path) -> Generat
     }
     arguments = [sys.executable, "-c", _PROGRAM, waits_in, command, *[str(path)] * models]
     with subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, text=True) as running:
-        assert running.stdout is not None
-        assert running.stdout.readline() == "waiting\n"
-        yield running
+        try:
+            assert running.stdout is not None
+            assert running.stdout.readline() == "waiting\n"
+            yield running
+        finally:
+            running.kill()
 
 
 @pytest.mark.parametrize(
