@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from superopt.defects import first_defect
 from superopt.errors import InvalidFileError
 from superopt.files import write_atomically
 from superopt.optimizer.fusion.learned.features import KernelFeatures
@@ -66,16 +66,13 @@ class ErrorDistribution:
 class _Document:
     """The file."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid")
+    __pydantic_config__: ClassVar[Mapping[str, str]] = {"extra": "forbid"}
 
     kind: Literal["superopt kernel estimator"]
     origin: Origin
     errors: dict[str, ErrorDistribution]
     operators: tuple[str, ...]
     network: NetworkDocument
-
-
-_DOCUMENT = TypeAdapter(_Document)
 
 
 @dataclass(frozen=True)
@@ -134,12 +131,12 @@ def named_estimator(name: str) -> KernelEstimator:
 
 
 def _parsed(content: bytes, where: str) -> KernelEstimator:
+    from pydantic import TypeAdapter, ValidationError  # most clusters have no estimator
+
     try:
-        found = _DOCUMENT.validate_json(content)
+        found = TypeAdapter(_Document).validate_json(content)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the document"
-        raise InvalidFileError(f"{where}: estimator: {place}: {first['msg']}") from None
+        raise InvalidFileError(f"{where}: estimator: {first_defect(error)}") from None
     features = KernelFeatures(found.operators)
     trained = found.network.network(features.count, f"{where}: estimator")
     return KernelEstimator(found.origin, found.errors, features, trained)
