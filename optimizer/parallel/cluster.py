@@ -16,12 +16,6 @@ from superopt.optimizer.cost.measure import LAUNCH_MICROSECONDS
 from superopt.optimizer.cost.profile import read_profile
 from superopt.optimizer.cost.roofline import recorded_roofline
 from superopt.optimizer.cost.store import MemoryCostStore
-from superopt.optimizer.fusion.learned.estimator import (
-    KernelEstimator,
-    estimator_names,
-    named_estimator,
-    read_estimator,
-)
 from superopt.optimizer.parallel.communication import CollectiveKind
 from superopt.optimizer.parallel.document import Field, read_document
 from superopt.optimizer.parallel.quantities import Quantity
@@ -31,6 +25,7 @@ from superopt.optimizer.parallel.topology import (
     Connection,
     Device,
     DeviceKind,
+    KernelTimes,
     LinearTime,
     Link,
     Node,
@@ -259,7 +254,13 @@ def _device(entry: Field, files: Files | None) -> tuple[DeviceKind, int | None]:
     return DeviceKind(profile.name, flops, flops, moved, LAUNCH_MICROSECONDS, profile), None
 
 
-def _estimator(entry: Field, files: Files | None) -> KernelEstimator:
+def _estimator(entry: Field, files: Files | None) -> KernelTimes:
+    from superopt.optimizer.fusion.learned.estimator import (  # most clusters have none, and it imports much
+        estimator_names,
+        named_estimator,
+        read_estimator,
+    )
+
     shipped = estimator_names()
     expected = f"one of {', '.join(shipped)}, or an estimator's file *.json"
     name = entry.text(expected, longest=1000)

@@ -65,6 +65,11 @@ def test_the_process_that_optimizes_imports_no_prover() -> None:
     assert imported_by("import sys, superopt.journeys.optimize_job") & {"z3", "cvc5", "pydantic"} == set()
 
 
+def test_the_process_that_optimizes_imports_no_networks() -> None:
+    """Those of the zoo, which a learned estimator is built with."""
+    imported_by("import sys, superopt.journeys.optimize_job; assert 'superopt.zoo' not in sys.modules")
+
+
 def test_choices_of_options_are_those_of_the_modules_behind_them() -> None:
     assert get_args(choices.StatusName) == tuple(RuleStatus)
     assert get_args(choices.FormatName) == tuple(PeerFormat)
