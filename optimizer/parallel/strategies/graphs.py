@@ -7,6 +7,7 @@ so that what is learned from some steps and clusters holds for others.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,11 +15,11 @@ from numpy.typing import NDArray
 
 from superopt.optimizer.learning.graphs import FeatureGraph
 from superopt.optimizer.parallel.strategies.model import Collective, Server, Strategy
-from superopt.optimizer.parallel.strategies.timetable import Timetable
+from superopt.optimizer.parallel.strategies.timetable import Arrivals, Timetable
 from superopt.optimizer.parallel.strategies.variables import (
     DeviceNames,
-    Variable,
     in_equal_parts,
+    part_traffic,
     serves_rows,
 )
 
@@ -30,6 +31,31 @@ COUNT = 1 + STEP_FEATURES + _OWN
 _STEP = 1
 
 
+@dataclass(frozen=True)
+class Communication:
+    """What a strategy exchanges by the model of communication: when sums arrive, and the bytes of each group
+    of all-reduces and of what the servers of each node exchange."""
+
+    arrivals: Arrivals
+    groups: Mapping[int, int]
+    nodes: Mapping[int, int]
+
+    @staticmethod
+    def of(strategy: Strategy, table: Timetable, names: DeviceNames) -> Communication:
+        """The communication of a strategy of the timetable's step."""
+        groups: dict[int, int] = {}
+        nodes: dict[int, int] = {}
+        for variable in table.variables:
+            config = strategy.by_name[variable.name]
+            for one, size in zip(config.synchronizers, part_traffic(variable, config, names), strict=True):
+                if isinstance(one, Collective):
+                    groups[one.group] = groups.get(one.group, 0) + size
+                else:
+                    node = _node(table, names, one)
+                    nodes[node] = nodes.get(node, 0) + size
+        return Communication(table.arrivals(strategy), groups, nodes)
+
+
 @dataclass
 class StrategyGraphs:
     """The graphs of strategies of one step on one machine. ``predicted`` are the features of
@@ -37,17 +63,18 @@ class StrategyGraphs:
 
     timetable: Timetable
 
-    def of(self, strategy: Strategy, predicted: NDArray[np.float64]) -> FeatureGraph:
+    def of(
+        self, strategy: Strategy, communication: Communication, predicted: NDArray[np.float64]
+    ) -> FeatureGraph:
         """The graph of a strategy; vertex 0 is the step."""
         table = self.timetable
         names = DeviceNames(table.prices.cluster)
-        sums = table.arrivals(strategy).sums
+        sums, groups, nodes = communication.arrivals.sums, communication.groups, communication.nodes
         whole = np.zeros(COUNT, np.float32)
         computed = max(1e-3, table.computed_at)
         whole[0] = 1
         times = [_log(time / computed) for time in predicted[:6]]
         whole[_STEP : _STEP + STEP_FEATURES] = (*times, *(float(one) for one in predicted[6:]))
-        groups, nodes = _loads(strategy, table, names)
         total = max(1, sum(variable.bytes for variable in table.variables))
         rows = [whole]
         for variable in table.variables:
@@ -87,24 +114,3 @@ def _log(ratio: float) -> float:
 
 def _node(table: Timetable, names: DeviceNames, one: Server) -> int:
     return table.prices.cluster.devices[names.numbers[one.destination]].node
-
-
-def _loads(strategy: Strategy, table: Timetable, names: DeviceNames) -> tuple[dict[int, int], dict[int, int]]:
-    """The bytes of each group, and of what the servers of each node exchange."""
-    groups: dict[int, int] = {}
-    nodes: dict[int, int] = {}
-    for variable in table.variables:
-        config = strategy.by_name[variable.name]
-        served = _served(variable, config.partition, is_row=serves_rows(variable, config, names))
-        for one, size in zip(config.synchronizers, served, strict=True):
-            if isinstance(one, Collective):
-                groups[one.group] = groups.get(one.group, 0) + size
-            else:
-                node = _node(table, names, one)
-                nodes[node] = nodes.get(node, 0) + size
-    return groups, nodes
-
-
-def _served(variable: Variable, partition: tuple[int, ...], *, is_row: bool) -> list[int]:
-    sizes = variable.part_bytes(partition)
-    return [variable.traffic // len(sizes)] * len(sizes) if is_row else sizes

@@ -21,10 +21,10 @@ from pydantic import TypeAdapter
 from superopt.optimizer.learning.documents import NetworkDocument
 from superopt.optimizer.learning.graphs import FeatureGraph
 from superopt.optimizer.learning.trained import TrainedNetwork
-from superopt.optimizer.parallel.strategies.graphs import COUNT, StrategyGraphs
-from superopt.optimizer.parallel.strategies.model import Collective, Strategy
+from superopt.optimizer.parallel.strategies.graphs import COUNT, Communication, StrategyGraphs
+from superopt.optimizer.parallel.strategies.model import Server, Strategy
 from superopt.optimizer.parallel.strategies.timetable import Timetable
-from superopt.optimizer.parallel.strategies.variables import DeviceNames, serves_rows
+from superopt.optimizer.parallel.strategies.variables import DeviceNames
 
 Vector = NDArray[np.float64]
 
@@ -53,29 +53,32 @@ class FeatureExtractor:
 
     def graph(self, strategy: Strategy) -> FeatureGraph:
         """The graph of a strategy, for the ranking."""
-        return StrategyGraphs(self.timetable).of(strategy, self.of(strategy))
+        communication = self._communication(strategy)
+        return StrategyGraphs(self.timetable).of(
+            strategy, communication, self._numbers(strategy, communication)
+        )
 
     def of(self, strategy: Strategy) -> Vector:
         """One number for each of ``NAMES``."""
+        return self._numbers(strategy, self._communication(strategy))
+
+    def _communication(self, strategy: Strategy) -> Communication:
+        return Communication.of(strategy, self.timetable, DeviceNames(self.timetable.prices.cluster))
+
+    def _numbers(self, strategy: Strategy, communication: Communication) -> Vector:
         table = self.timetable
-        arrivals = table.arrivals(strategy)
-        groups: dict[int, int] = {}
-        names, devices = DeviceNames(table.prices.cluster), table.prices.cluster.devices
-        loads: dict[int, int] = {}
+        arrivals, groups, loads = communication.arrivals, communication.groups, communication.nodes
         parts = sparse = 0
         for variable in table.variables:
             config = strategy.by_name[variable.name]
             sizes = variable.part_bytes(config.partition)
             parts += len(sizes)
-            for synchronizer, size in zip(config.synchronizers, sizes, strict=True):
-                if isinstance(synchronizer, Collective):
-                    groups[synchronizer.group] = groups.get(synchronizer.group, 0) + size
-                else:
-                    node = devices[names.numbers[synchronizer.destination]].node
-                    sparse += size if variable.is_sparse else 0
-                    is_served = serves_rows(variable, config, names)
-                    moved = variable.row_bytes // len(sizes) if is_served else size
-                    loads[node] = loads.get(node, 0) + moved
+            if variable.is_sparse:
+                sparse += sum(
+                    size
+                    for one, size in zip(config.synchronizers, sizes, strict=True)
+                    if isinstance(one, Server)
+                )
         total = max(1, sum(variable.bytes for variable in table.variables))
         mean = sum(loads.values()) / max(1, len(loads))
         return np.array(

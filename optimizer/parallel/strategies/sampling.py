@@ -223,7 +223,7 @@ def _weights(variable: Variable, decision: Decision) -> list[int]:
     sizes = variable.part_bytes(decision.partition)
     if not decision.is_served or variable.traffic == variable.bytes:
         return sizes
-    return [variable.traffic // len(sizes)] * len(sizes)
+    return variable.row_parts(len(sizes))
 
 
 def _grouped(pieces: Sequence[_Piece], count: int | None) -> list[tuple[_Piece, int]]:

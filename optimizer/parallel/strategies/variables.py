@@ -64,6 +64,10 @@ class Variable:
         each = self.element.bytes_per_element
         return [volume(region) * each for region in regions_of_partition(self.shape, partition)]
 
+    def row_parts(self, count: int) -> list[int]:
+        """The bytes of the rows that one step takes, by part of the columns, of which there are so many."""
+        return [self.row_bytes // count] * count
+
 
 def variables_of(subject: Subject, sharded: ShardedStates) -> tuple[Variable, ...]:
     """The parameters of the step in its order, scalars included."""
@@ -142,6 +146,13 @@ def serves_rows(variable: Variable, config: VariableSync, names: DeviceNames) ->
     if not config.is_partitioned:
         return True
     return config.partition[0] == 1 and in_equal_parts(variable, config, names)
+
+
+def part_traffic(variable: Variable, config: VariableSync, names: DeviceNames) -> list[int]:
+    """The bytes of each part that are exchanged: of rows where servers look them up, else its size."""
+    if serves_rows(variable, config, names):
+        return variable.row_parts(len(config.synchronizers))
+    return variable.part_bytes(config.partition)
 
 
 def in_equal_parts(variable: Variable, config: VariableSync, names: DeviceNames) -> bool:
