@@ -19,12 +19,12 @@ from superopt.ops.roles import Product
 from superopt.ops.splits import SplitKind
 from superopt.ops.traits import traits
 from superopt.optimizer.parallel.derived import LayerDivision, SampleDivision
-from superopt.optimizer.parallel.row_sums import takes_rows
+from superopt.optimizer.parallel.row_sums import before_moves, takes_rows
 from superopt.optimizer.parallel.search.choices import ALONE, COPIED, Choice, Licence, is_divisible
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.subject import Operation, Subject
 from superopt.optimizer.parallel.sharded_states import ShardedStates, Sharding
-from superopt.optimizer.parallel.states import StateTensor, StepStates
+from superopt.optimizer.parallel.states import StateTensor
 from superopt.optimizer.parallel.tasks import shape_of, tensor_of
 from superopt.traversal import postorder
 
@@ -50,13 +50,9 @@ def megatron(mesh: Mesh, axes: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class DividedLayers:
-    """The plans of one step on one machine. ``whole`` is as for ``ShardedStates``."""
+    """The plans of one step on one machine, beside those that divide it by samples."""
 
-    subject: Subject
-    step: StepStates
-    mesh: Mesh
-    licence: Licence
-    whole: frozenset[NodeId] = frozenset()
+    sharded: ShardedStates
 
     def plans(self) -> Iterator[Sharding]:
         """Those that divide something; none on one device."""
@@ -77,9 +73,11 @@ class DividedLayers:
     def _by_columns_and_rows(self, axes: Sequence[int]) -> tuple[Choice, ...] | None:
         """Dense layers by columns where their input is whole along the axes, by rows where it is divided.
         None where no dense layer can be divided this way."""
-        others = self._sharded.sample_axes([axis for axis in range(len(self.mesh.sizes)) if axis not in axes])
-        samples = SampleDivision(self.subject, self.mesh, self.licence, others, whole=self.whole).choices()
-        division = LayerDivision(self.subject, self.mesh, self.licence, axes, columns=self._columns)
+        others = self.sharded.sample_axes([axis for axis in range(len(self.mesh.sizes)) if axis not in axes])
+        samples = SampleDivision(
+            self.subject, self.mesh, self._licence, others, whole=self.sharded.whole
+        ).choices()
+        division = LayerDivision(self.subject, self.mesh, self._licence, axes, columns=self._columns)
         layers = division.choices()
         if not division.divides_layers(layers):
             return None
@@ -95,10 +93,10 @@ class DividedLayers:
 
     def _dense_by_parameters(self) -> tuple[Choice, ...] | None:
         """Dense layers by columns and rows on all devices, the rest by samples. None where none can be."""
-        axes = self._sharded.sample_axes(range(len(self.mesh.sizes)))
-        data = {Value(node, 0): 0 for node in self.step.data}
+        axes = self.sharded.sample_axes(range(len(self.mesh.sizes)))
+        data = {Value(node, 0): 0 for node in self.sharded.step.data}
         division = LayerDivision(
-            self.subject, self.mesh, self.licence, axes, columns=self._columns, given=data
+            self.subject, self.mesh, self._licence, axes, columns=self._columns, given=data
         )
         found = division.choices()
         return tuple(found) if division.divides_layers(found) else None
@@ -106,7 +104,7 @@ class DividedLayers:
     def _tables_apart(self) -> Sharding:
         """Each embedding table on its own device, with what looks rows up, adds gradients to rows, and
         updates them."""
-        choices = list(self._sharded.replicated)
+        choices = list(self.sharded.replicated)
         shares: dict[int, int] = {}
         count = len(self.mesh.devices)
         for place, (table, lookups) in enumerate(self._tables.items()):
@@ -114,16 +112,26 @@ class DividedLayers:
             for node in (
                 *lookups,
                 *self._row_gradients(table),
-                *self._sharded.updates_of.get(table.name, ()),
+                *self.sharded.updates_of.get(table.name, ()),
             ):
                 number = self.subject.numbers[node]
                 choices[number] = (ALONE,) * len(self.mesh.sizes)
                 shares[number] = share
         return Sharding(HYBRID, tuple(choices), shares)
 
-    @cached_property
-    def _sharded(self) -> ShardedStates:
-        return ShardedStates(self.subject, self.step, self.mesh, self.licence, self.whole)
+    @property
+    def subject(self) -> Subject:
+        """The step to be planned."""
+        return self.sharded.subject
+
+    @property
+    def mesh(self) -> Mesh:
+        """The machine."""
+        return self.sharded.mesh
+
+    @property
+    def _licence(self) -> Licence:
+        return self.sharded.licence
 
     @cached_property
     def _columns(self) -> Mapping[NodeId, int]:
@@ -134,14 +142,14 @@ class DividedLayers:
             operands = self.subject.graph[node].inputs
             if _product(operation) is Product.MATRIX and any(map(self._is_parameter, operands)):
                 for number, dimension in enumerate(operation.splits.dimensions):
-                    if dimension.kind is SplitKind.PARAMETER and self.licence(operation, number):
+                    if dimension.kind is SplitKind.PARAMETER and self._licence(operation, number):
                         found.setdefault(node, number)
         return found
 
     @cached_property
     def _forward(self) -> tuple[NodeId, ...]:
         """The operations that the loss depends on."""
-        loss = self.step.loss
+        loss = self.sharded.step.loss
         return () if loss is None else tuple(postorder([loss.node], self._read))
 
     def _read(self, node: NodeId) -> list[NodeId]:
@@ -149,21 +157,16 @@ class DividedLayers:
 
     def _is_parameter(self, value: Value) -> bool:
         """Whether it is a parameter, perhaps with its elements moved."""
-        while value.node in self.subject.numbers:
-            node = self.subject.graph[value.node]
-            if len(node.inputs) != 1 or not traits(node.operator.name).moves:
-                return False
-            (value,) = node.inputs
-        state = self.step.by_input.get(value.node)
+        state = self.sharded.step.by_input.get(before_moves(self.subject, value).node)
         return state is not None and state.of is None
 
     @cached_property
     def _tables(self) -> Mapping[StateTensor, tuple[NodeId, ...]]:
         """The parameters of which only rows are read, and what reads them."""
         found: dict[StateTensor, tuple[NodeId, ...]] = {}
-        for state in self._sharded.parameters:
+        for state in self.sharded.parameters:
             users = [node for node in self.subject.graph.users(state.input) if node in self.subject.numbers]
-            reading = [node for node in users if node not in self._sharded.updates]
+            reading = [node for node in users if node not in self.sharded.updates]
             if reading and all(takes_rows(self.subject, node, state.input) for node in reading):
                 found[state] = tuple(reading)
         return found
@@ -171,13 +174,13 @@ class DividedLayers:
     def _row_gradients(self, table: StateTensor) -> Iterator[NodeId]:
         """What computes the gradient of a whole table from rows, and passes it to the updates."""
         shape = shape_of(tensor_of(self.subject.graph, Value(table.input, 0)))
-        updates = self._sharded.updates_of.get(table.name, ())
+        updates = self.sharded.updates_of.get(table.name, ())
 
         def before(node: NodeId) -> list[NodeId]:
             return [
                 read
                 for read in self._read(node)
-                if read not in self._forward_set and shape == self._shape(read)
+                if read not in self._forward_set and self.sharded.is_of_shape(read, shape)
             ]
 
         for node in postorder(updates, before):
@@ -187,10 +190,6 @@ class DividedLayers:
     @cached_property
     def _forward_set(self) -> frozenset[NodeId]:
         return frozenset(self._forward)
-
-    def _shape(self, node: NodeId) -> tuple[int, ...]:
-        outputs = self.subject.operations[self.subject.numbers[node]].outputs
-        return shape_of(outputs[0]) if len(outputs) == 1 else ()
 
 
 def _product(operation: Operation) -> Product | None:

@@ -82,14 +82,14 @@ def assignments(
     shaper = _Shaper(subject, mesh, licence)
     yield ONE_DEVICE, shaper.assignment([(ALONE,) * len(mesh.sizes)] * len(subject.operations))
     if subject.step is not None:
-        whole = few_row_sums(subject)
-        for plan in ShardedStates(subject, subject.step, mesh, licence, whole).plans():
+        sharded = ShardedStates(subject, subject.step, mesh, licence, few_row_sums(subject))
+        for plan in sharded.plans():
             assignment = Assignment(mesh, plan.choices, plan.shares)
             yield plan.name, assignment
             if plan.name == ZERO_2:
                 plan_of = ResidentStates(subject, assignment.plan(subject)).releasing_all()
                 yield ZERO_3, replace(assignment, residence=plan_of.residence)
-        for plan in DividedLayers(subject, subject.step, mesh, licence, whole).plans():
+        for plan in DividedLayers(sharded).plans():
             yield plan.name, Assignment(mesh, plan.choices, plan.shares)
         return
     yield "data parallel", shaper.assignment(shaper.by_samples(shaper.all_axes))

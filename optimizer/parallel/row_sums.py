@@ -33,12 +33,22 @@ def takes_rows(subject: Subject, node: NodeId, table: NodeId) -> bool:
     return is_table and is_lookup(subject.operations[subject.numbers[node]])
 
 
+def before_moves(subject: Subject, value: Value) -> Value:
+    """What a value is a reshaped or transposed form of."""
+    while value.node in subject.numbers:
+        node = subject.graph[value.node]
+        if len(node.inputs) != 1 or not traits(node.operator.name).moves:
+            break
+        (value,) = node.inputs
+    return value
+
+
 def _row_sums(subject: Subject) -> Iterator[NodeId]:
     assert subject.step is not None, "gradients are those of training steps"
     readers: dict[Value, list[NodeId]] = defaultdict(list)
     for operation in subject.operations:
         for value in subject.graph[operation.node].inputs:
-            readers[_moved(subject, value)].append(operation.node)
+            readers[before_moves(subject, value)].append(operation.node)
     for state in subject.step.states:
         shape = shape_of(tensor_of(subject.graph, Value(state.input, 0)))
         reading = [node for node in subject.graph.users(state.input) if node in subject.numbers]
@@ -47,19 +57,9 @@ def _row_sums(subject: Subject) -> Iterator[NodeId]:
             continue
         for node in lookups:
             for indices in subject.graph[node].inputs[1:]:
-                for reader in readers[_moved(subject, indices)]:
+                for reader in readers[before_moves(subject, indices)]:
                     if reader not in lookups and _is_of_shape(subject, reader, shape):
                         yield reader
-
-
-def _moved(subject: Subject, value: Value) -> Value:
-    """What a value is a reshaped or transposed form of."""
-    while value.node in subject.numbers:
-        node = subject.graph[value.node]
-        if len(node.inputs) != 1 or not traits(node.operator.name).moves:
-            break
-        (value,) = node.inputs
-    return value
 
 
 def _is_of_shape(subject: Subject, node: NodeId, shape: tuple[int, ...]) -> bool:

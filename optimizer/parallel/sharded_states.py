@@ -117,7 +117,7 @@ class ShardedStates:
             group = [state for state in self.step.states if parameter.name in (state.name, state.of)]
             nexts = [state.next.node for state in group if state.next.node in self.subject.numbers]
             for node in postorder(nexts, self._before):
-                if self._is_of_shape(node, self._shape(parameter)):
+                if self.is_of_shape(node, self._shape(parameter)):
                     found.setdefault(node, parameter)
         return found
 
@@ -152,7 +152,8 @@ class ShardedStates:
             if value.node in self.subject.numbers and value.node not in self.computed
         ]
 
-    def _is_of_shape(self, node: NodeId, shape: tuple[int, ...]) -> bool:
+    def is_of_shape(self, node: NodeId, shape: tuple[int, ...]) -> bool:
+        """Whether an operation has one result, of that shape."""
         outputs = self.subject.operations[self.subject.numbers[node]].outputs
         return len(outputs) == 1 and shape_of(outputs[0]) == shape
 
