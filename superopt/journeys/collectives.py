@@ -19,7 +19,7 @@ from superopt.optimizer.parallel.execution.collective_times import LEAST_BYTES, 
 from superopt.optimizer.parallel.execution.jax_devices import VIRTUAL_DEVICES
 from superopt.optimizer.parallel.linear_fit import LinearFit, Sample, fitted
 from superopt.optimizer.parallel.topology import LinearTime
-from superopt.processes.child import JsonObject, Raised, ResourceLimits, Returned, run_in_child
+from superopt.processes.child import JsonObject, ResourceLimits, result_of, run_in_child
 
 LARGEST = 16 << 20
 """Default bytes of the largest tensor that is exchanged."""
@@ -122,11 +122,8 @@ def measure_collectives(
         on_progress=lambda message: progress(str(message["measuring"])),
         environment={"XLA_FLAGS": flags},
     )
-    if isinstance(ending, Raised):
-        raise ending.error()
-    if not isinstance(ending, Returned):
-        raise UnjudgedError(f"collectives: the measurement ended early: {ending}; try a smaller --largest")
-    return measured_cluster(ending.result)
+    early = UnjudgedError(f"collectives: the measurement ended early: {ending}; try a smaller --largest")
+    return measured_cluster(result_of(ending, early))
 
 
 def measured_cluster(found: JsonObject) -> MeasuredCluster:

@@ -27,7 +27,7 @@ from superopt.journeys.fallback_report import fallback_report
 from superopt.option_table import require
 from superopt.options import DEFAULTS, OPTIONS, TRAINING
 from superopt.processes import child
-from superopt.processes.child import JsonObject, ResourceLimits, run_in_child
+from superopt.processes.child import JsonObject, ResourceLimits, result_of, run_in_child
 from superopt.protobuf_wire import external_bytes, is_model, may_have_external_data
 
 ProgressCallback = Callable[[JsonObject], None]
@@ -360,12 +360,7 @@ def _write_original(job: Job, output: Path) -> None:
             stderr=job.stderr,
             descriptors=descriptors_in(job.written),
         )
-        if not isinstance(ending, child.Returned):
-            raise (
-                ending.error()
-                if isinstance(ending, child.Raised)
-                else InvalidModelError(f"{model}: the original could not be copied either")
-            )
+        result_of(ending, InvalidModelError(f"{model}: the original could not be copied either"))
         return
     with atomic_path(output) as part:
         shutil.copyfile(model, part)

@@ -150,6 +150,15 @@ def run_in_child(
                 remove_unfinished(path, child.pid)
 
 
+def result_of(ending: Ending, otherwise: SuperoptError) -> JsonObject:
+    """What the function returned. Raises the error that it raised, ``otherwise`` after any other ending."""
+    if isinstance(ending, Raised):
+        raise ending.error()
+    if not isinstance(ending, Returned):
+        raise otherwise
+    return ending.result
+
+
 def _watch(
     child: Supervised,
     limits: ResourceLimits,
