@@ -12,7 +12,7 @@ import enum
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal, TypeAlias
@@ -153,16 +153,17 @@ _STRATEGY = TypeAdapter(Strategy)
 
 def strategy_from_json(content: bytes, where: str) -> Strategy:
     """The strategy in a JSON document; raises InvalidFileError with the place of the first defect."""
-    try:
-        return _STRATEGY.validate_json(content)
-    except ValidationError as error:
-        raise InvalidFileError(f"{where}: strategy: {first_defect(error)}") from None
+    return _validated(lambda: _STRATEGY.validate_json(content), where)
 
 
 def strategy_of(values: object, where: str) -> Strategy:
     """The strategy in JSON values; raises InvalidFileError with the place of the first defect."""
+    return _validated(lambda: _STRATEGY.validate_python(values), where)
+
+
+def _validated(validate: Callable[[], Strategy], where: str) -> Strategy:
     try:
-        return _STRATEGY.validate_python(values)
+        return validate()
     except ValidationError as error:
         raise InvalidFileError(f"{where}: strategy: {first_defect(error)}") from None
 
