@@ -16,6 +16,11 @@ def find_cluster(cluster: str | Path) -> Cluster:
     return load_cluster(Path(cluster)) if _is_file(Path(cluster)) else named_cluster(str(cluster))
 
 
+def cluster_if_named(cluster: str | Path | None) -> Cluster | None:
+    """As ``find_cluster``; None where no cluster is named."""
+    return None if cluster is None else find_cluster(cluster)
+
+
 def description_of(cluster: str) -> Path | bytes:
     """A portable description of a cluster: its file, or the text for a known machine.
 

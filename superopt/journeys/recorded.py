@@ -9,7 +9,7 @@ from typing import TypeAlias, cast
 
 from superopt.errors import InvalidOptionError
 from superopt.journeys import replay as recording
-from superopt.journeys.clusters import find_cluster
+from superopt.journeys.clusters import cluster_if_named, find_cluster
 from superopt.journeys.report_files import read_report
 from superopt.journeys.result import Result, WrittenModel, checked_path
 from superopt.onnx_io import ModelSource
@@ -35,7 +35,7 @@ def replay(
     name in the report.
     """
     content = _content(report)
-    machine = None if cluster is None else find_cluster(cluster)
+    machine = cluster_if_named(cluster)
     lowered = recording.replay(model, content, database=database, cluster=machine)
     recording.require_equal(model, lowered, content, database=database)
     return WrittenModel(lowered)
@@ -55,7 +55,7 @@ def write_shards(
     ``report`` is one of an optimization with a cluster; ``cluster`` is as for ``replay``. Raises
     InvalidFileError for another report, InvalidOptionError if the directory exists, and as ``replay`` does.
     """
-    machine = None if cluster is None else find_cluster(cluster)
+    machine = cluster_if_named(cluster)
     return recording.write_shards(
         model, _content(report), checked_path(directory), database=database, cluster=machine
     )

@@ -165,7 +165,7 @@ def replay(
 ) -> None:
     """Apply a recorded trace again. Unverified rules and models that are not equivalent are rejected."""
     from superopt.journeys import replay as recording
-    from superopt.journeys.clusters import find_cluster
+    from superopt.journeys.clusters import cluster_if_named
     from superopt.journeys.report_files import read_report
     from superopt.journeys.training_job import recorded_step
     from superopt.onnx_io import require_destination
@@ -175,7 +175,7 @@ def replay(
     recorded = read_report(report)
     with warned(), tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         start = recorded_step(model, recorded, Path(directory))
-        machine = None if cluster is None else find_cluster(cluster)
+        machine = cluster_if_named(cluster)
         lowered = recording.replay(start, recorded, database=database, cluster=machine)
         if check:
             recording.require_equal(start, lowered, recorded, database=database)

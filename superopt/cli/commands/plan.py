@@ -34,14 +34,14 @@ def shards(
 ) -> None:
     """Write the ONNX models for each device of a plan, and a manifest of the transfers between them."""
     from superopt.journeys import replay as recorded
-    from superopt.journeys.clusters import find_cluster
+    from superopt.journeys.clusters import cluster_if_named
     from superopt.journeys.report_files import read_report
     from superopt.journeys.training_job import recorded_step
 
     output = Output(as_json)
     if out == Path("-") or is_stream(out):
         raise InvalidOptionError(f"output: expected the path of a new directory, got {out}")
-    content, machine = read_report(report), None if cluster is None else find_cluster(cluster)
+    content, machine = read_report(report), cluster_if_named(cluster)
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         planned = recorded_step(model, content, Path(directory))
         devices, models = recorded.write_shards(planned, content, out, database=database, cluster=machine)

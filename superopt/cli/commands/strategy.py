@@ -117,11 +117,11 @@ def import_(
     as_json: JsonOption = False,
 ) -> None:
     """Read a strategy in AutoDist's published format and write it as JSON."""
-    from superopt.journeys.clusters import find_cluster
+    from superopt.journeys.clusters import cluster_if_named
     from superopt.journeys.strategies import import_strategy
 
     del database
-    strategy = import_strategy(path, None if cluster is None else find_cluster(cluster))
+    strategy = import_strategy(path, cluster_if_named(cluster))
     if out.suffix == ".pb":
         raise InvalidOptionError(
             f"output: expected a JSON file, got {out}; `superopt strategy export` writes AutoDist's format"
