@@ -22,11 +22,7 @@ class Schedule:
     @staticmethod
     def issued(order: Sequence[int], stage: int, count: int) -> Schedule:
         """The schedule of one batch on the whole machine, in that order of ``count`` operations or fewer."""
-        places = [-1] * count
-        for place, operation in enumerate(order):
-            places[operation] = place
-        items = tuple((operation, 0) for operation in order)
-        return Schedule((stage,) * count, 1, items, (tuple(places),))
+        return _schedule((stage,) * count, 1, [(operation, 0) for operation in order])
 
     @staticmethod
     def of(stages: tuple[int, ...], microbatches: int) -> Schedule:
@@ -38,10 +34,14 @@ class Schedule:
         items: list[tuple[int, int]] = []
         for number, microbatch in _turns(len(present), microbatches):
             items.extend((operation, microbatch) for operation in members[present[number]])
-        positions = [[-1] * len(stages) for _ in range(microbatches)]
-        for place, (operation, microbatch) in enumerate(items):
-            positions[microbatch][operation] = place
-        return Schedule(stages, microbatches, tuple(items), tuple(map(tuple, positions)))
+        return _schedule(stages, microbatches, items)
+
+
+def _schedule(stages: tuple[int, ...], microbatches: int, items: Sequence[tuple[int, int]]) -> Schedule:
+    positions = [[-1] * len(stages) for _ in range(microbatches)]
+    for place, (operation, microbatch) in enumerate(items):
+        positions[microbatch][operation] = place
+    return Schedule(stages, microbatches, tuple(items), tuple(map(tuple, positions)))
 
 
 def _turns(stages: int, microbatches: int) -> Iterator[tuple[int, int]]:
