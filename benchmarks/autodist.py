@@ -21,8 +21,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.built_steps import Step, built
 from superopt.errors import InvalidOptionError
+from superopt.journeys.plannable_steps import PlannableStep, network_step
 from superopt.optimizer.parallel.cluster import named_cluster
 from superopt.optimizer.parallel.simulator.prices import Prices
 from superopt.optimizer.parallel.strategies.auto import AutoStrategy, Effort, Found
@@ -69,12 +69,12 @@ def cells(names: Sequence[str], clusters: Sequence[str]) -> Iterator[tuple[str, 
         name, _, count = text.partition(":")
         if not count.isdecimal():
             raise InvalidOptionError(f"network: expected NETWORK:SAMPLES, got {text!r}")
-        steps: dict[int, Step] = {}
+        steps: dict[int, PlannableStep] = {}
         for which in clusters:
             cluster = named_cluster(f"autodist-{which}")
             samples = int(count) * len(cluster)
             if samples not in steps:
-                steps[samples] = built(name, samples, "sgd")
+                steps[samples] = network_step(name, samples, "sgd")
             step = steps[samples]
             yield text, which, StrategyPlanner(step.graph, step.layout, Prices(cluster))
 

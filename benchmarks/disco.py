@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from benchmarks.built_steps import Step, built
+from superopt.journeys.plannable_steps import PlannableStep, network_step
 from superopt.optimizer.fusion.joint.baselines import baselines
 from superopt.optimizer.fusion.joint.problem import Problem
 from superopt.optimizer.fusion.joint.published import METHODS, Found, backtracking
@@ -27,7 +27,6 @@ from superopt.optimizer.fusion.joint.refined import refined
 from superopt.optimizer.parallel.cluster import named_cluster
 from superopt.optimizer.parallel.experts import experts
 from superopt.optimizer.parallel.search.mesh import Mesh
-from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.sharded_states import DDP
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulator
 
@@ -46,7 +45,7 @@ class Case:
 
     def problem(self, cluster: str) -> Problem:
         """Data parallelism of the step on a cluster."""
-        return problem_of(built(self.network, self.batch(cluster), self.optimizer), cluster)
+        return problem_of(network_step(self.network, self.batch(cluster), self.optimizer), cluster)
 
 
 CASES = (
@@ -72,12 +71,11 @@ PAPER = {
 """Gains in percent of DisCo and of full overlap (table 1)."""
 
 
-def problem_of(step: Step, cluster: str) -> Problem:
+def problem_of(step: PlannableStep, cluster: str) -> Problem:
     """Data parallelism of a step on a cluster."""
     machine = named_cluster(cluster)
-    subject = Subject.of(step.graph, step.layout)
-    plan = next(one.plan for one in experts(subject, Mesh.of(machine)) if one.name == DDP)
-    simulator = Simulator(step.graph, machine, ParallelObjective.LATENCY, step=subject.step)
+    plan = next(one.plan for one in experts(step.subject, Mesh.of(machine)) if one.name == DDP)
+    simulator = Simulator(step.graph, machine, ParallelObjective.LATENCY, step=step.subject.step)
     return Problem.of(simulator.simulate(plan))
 
 

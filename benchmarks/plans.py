@@ -24,9 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.plans_cells import Cell, append, known_cells, table
-from benchmarks.plans_graphs import PlannedStep, figure2, machine, part, planned_step, verified_rules
+from benchmarks.plans_graphs import figure2, machine, part, planned_step, verified_rules
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.plan import Plan
+from superopt.journeys.plannable_steps import PlannableStep
 from superopt.optimizer.parallel.experts import Assignment
 from superopt.optimizer.parallel.search.candidates import Planned
 from superopt.optimizer.parallel.search.choices import choices_on
@@ -152,7 +153,7 @@ def _rewritten(planner: Planner, graph: Graph, arguments: Arguments) -> list[Gra
     return [found.graph for found in search.run(graph) if found.trace]
 
 
-def _sequential(cluster: Cluster, step: PlannedStep, arguments: Arguments) -> Planned:
+def _sequential(cluster: Cluster, step: PlannableStep, arguments: Arguments) -> Planned:
     """The graph that is fastest on one device, planned for all."""
     single = Planner(part(cluster, 1), LATENCY, layout=step.layout)
     (best, *_) = (*_rewritten(single, step.graph, arguments), step.graph)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from superopt.equations import parse_equation
 from superopt.errors import InvalidOptionError
 from superopt.ir.graph import Graph, Input, Weight
 from superopt.ir.types import ElementType, TensorType
+from superopt.journeys.plannable_steps import PlannableStep
 from superopt.journeys.training import train_graph
 from superopt.onnx_io import build_model, lift, load_model
 from superopt.ops.activation import Relu
@@ -26,7 +26,7 @@ from superopt.optimizer.parallel.experts import Assignment, assignments
 from superopt.optimizer.parallel.search.choices import COPIED
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.planner import Planner
-from superopt.optimizer.parallel.search.subject import Operation, Subject, plannable
+from superopt.optimizer.parallel.search.subject import Operation, plannable
 from superopt.optimizer.parallel.simulator import ParallelObjective, simulate
 from superopt.optimizer.parallel.states import StepLayout
 from superopt.optimizer.parallel.terms import TermDimension
@@ -38,21 +38,7 @@ if TYPE_CHECKING:
     import onnx
 
 
-@dataclass(frozen=True)
-class PlannedStep:
-    """A step that is planned for several machines."""
-
-    name: str
-    graph: Graph
-    layout: StepLayout
-
-    @cached_property
-    def subject(self) -> Subject:
-        """The step to be planned."""
-        return Subject.of(self.graph, self.layout)
-
-
-def planned_step(text: str) -> PlannedStep:
+def planned_step(text: str) -> PlannableStep:
     """The step of NETWORK:BATCH:LOSS. Raises InvalidOptionError for another form."""
     name, _, rest = text.partition(":")
     batch, _, loss = rest.partition(":")
@@ -62,14 +48,14 @@ def planned_step(text: str) -> PlannedStep:
     settings = replace(
         settings, update=replace(settings.update, optimizer="adam"), loss=replace(settings.loss, loss=loss)
     )
-    return _step_of(f"{name}, {batch}", zoo.build(name, batch=int(batch)), settings)
+    return _step_of(zoo.build(name, batch=int(batch)), settings)
 
 
-def _step_of(name: str, model: onnx.ModelProto | bytes, settings: StepSettings) -> PlannedStep:
+def _step_of(model: onnx.ModelProto | bytes, settings: StepSettings) -> PlannableStep:
     source = load_model(train_graph(model, settings).step.model.to_bytes())
-    layout = StepLayout.of(source.proto, name)
+    layout = StepLayout.of(source.proto, "step")
     assert layout is not None, "train_graph describes its step"
-    return PlannedStep(name, plannable(lift(source).graph), layout)
+    return PlannableStep(plannable(lift(source).graph), layout)
 
 
 def part(cluster: Cluster, devices: int) -> Cluster:
@@ -104,7 +90,7 @@ def verified_rules() -> tuple[Substitution, ...]:
     )
 
 
-def mlp() -> PlannedStep:
+def mlp() -> PlannableStep:
     """A step by SGD of the two layers of Unity's figure 2: 64 samples, 784 to 512 to 10."""
     editor = Graph.empty().edit()
     x = editor.add(Input("x", _tensor(64, 784))).value
@@ -115,7 +101,7 @@ def mlp() -> PlannedStep:
     )
     arrays = {"w1": np.zeros((784, 512), np.float32), "w2": np.zeros((512, 10), np.float32)}
     settings = StepSettings.from_json({"optimizer": "sgd", "loss": COTANGENTS})
-    return _step_of("mlp", build_model(editor.build(), arrays), settings)
+    return _step_of(build_model(editor.build(), arrays), settings)
 
 
 def figure2() -> Iterator[tuple[str, int, float]]:

@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.built_steps import built
 from superopt.files import write_atomically
+from superopt.journeys.plannable_steps import network_step
 from superopt.optimizer.learning.fitting import Course, fitted_to_pairs
 from superopt.optimizer.learning.graphs import FeatureGraph
 from superopt.optimizer.learning.network import GraphNetwork
@@ -63,7 +63,7 @@ def strategies(text: str, count: int, seed: int) -> list[Ranked]:
     """The builders' strategies of a step, and so many that are drawn."""
     network, samples, which = text.split(":")
     cluster = named_cluster(f"autodist-{which}")
-    step = built(network, int(samples) * len(cluster), "sgd")
+    step = network_step(network, int(samples) * len(cluster), "sgd")
     planner = StrategyPlanner(step.graph, step.layout, Prices(cluster))
     extractor = FeatureExtractor(planner.timetable(Mesh.of(cluster)))
     sampler = Sampler(planner.variables, DeviceNames(cluster), random.Random(seed))

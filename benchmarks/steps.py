@@ -16,12 +16,12 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.plans_graphs import PlannedStep, machine, planned_step
+from benchmarks.plans_graphs import machine, planned_step
+from superopt.journeys.plannable_steps import PlannableStep
 from superopt.optimizer.parallel.experts import assignments
 from superopt.optimizer.parallel.resident_states import prefetched
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.planner import Planner
-from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.sharded_states import DDP, ZERO_3
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, simulate
 from superopt.optimizer.parallel.topology import Cluster
@@ -51,53 +51,49 @@ class Row:
         )
 
 
-def rows(step: PlannedStep, cluster: Cluster, seconds: float) -> Iterator[Row]:
-    """The baselines that a search compares with, and what it finds."""
+def rows(text: str, cluster: Cluster, seconds: float) -> Iterator[Row]:
+    """The baselines that a search compares with, and what it finds, for the step NETWORK:BATCH:LOSS."""
+    step, network = planned_step(text), text.rpartition(":")[0].replace(":", ", ")
+    for plan, simulation in _plans(step, cluster, seconds):
+        sent, fullest = simulation.communication_bytes, max(simulation.memory_bytes)
+        yield Row(network, len(cluster), plan, simulation.microseconds, sent, fullest)
+
+
+def _plans(step: PlannableStep, cluster: Cluster, seconds: float) -> Iterator[tuple[str, Simulation]]:
     free = _planner(step, cluster, seconds).plan(step.graph)
     for expert in free.experts:
-        yield _row(step, cluster, expert.proposal.name, expert.simulation)
+        yield expert.proposal.name, expert.simulation
     yield from _ablated(step, cluster)
-    yield _row(step, cluster, "ours", free.best.simulation)
+    yield "ours", free.best.simulation
     needed = next(expert for expert in free.experts if expert.proposal.name == DDP)
     limit = int(LIMIT * max(needed.simulation.memory_bytes))
     small = replace(cluster, devices=tuple(replace(one, memory_bytes=limit) for one in cluster.devices))
     best = _planner(step, small, seconds).plan(step.graph).best
     says = "" if best.fits else ", does not fit"
-    yield _row(step, cluster, f"ours within {limit / 1e6:,.2f} MB{says}", best.simulation)
+    yield f"ours within {limit / 1e6:,.2f} MB{says}", best.simulation
 
 
-def _ablated(step: PlannedStep, cluster: Cluster) -> Iterator[Row]:
+def _ablated(step: PlannableStep, cluster: Cluster) -> Iterator[tuple[str, Simulation]]:
     """Data parallelism in the order of the longest paths, and ZeRO-3 without what the planner does to its
     fetches; nothing on one device."""
-    subject = Subject.of(step.graph, step.layout)
+    subject = step.subject
     found = dict(assignments(subject, Mesh.of(cluster)))
     if ZERO_3 not in found:
         return
     numbered = replace(found[DDP].plan(subject), order=tuple(one.node for one in subject.operations))
     waiting = simulate(step.graph, numbered, cluster, ParallelObjective.LATENCY, subject.step)
-    yield _row(step, cluster, f"{DDP}, issued by the longest path", waiting)
+    yield f"{DDP}, issued by the longest path", waiting
     plan = found[ZERO_3].plan(subject)
     late = simulate(step.graph, plan, cluster, ParallelObjective.LATENCY, subject.step)
-    yield _row(step, cluster, f"{ZERO_3}, fetched just before use", late)
+    yield f"{ZERO_3}, fetched just before use", late
     early = prefetched(late, 1.0, 0)
     apart = simulate(step.graph, early, cluster, ParallelObjective.LATENCY, subject.step)
-    yield _row(step, cluster, f"{ZERO_3}, each fetched by itself", apart)
+    yield f"{ZERO_3}, each fetched by itself", apart
 
 
-def _planner(step: PlannedStep, cluster: Cluster, seconds: float) -> Planner:
+def _planner(step: PlannableStep, cluster: Cluster, seconds: float) -> Planner:
     deadline = time.monotonic() + seconds
     return Planner(cluster, ParallelObjective.LATENCY, deadline=deadline, layout=step.layout)
-
-
-def _row(step: PlannedStep, cluster: Cluster, name: str, simulation: Simulation) -> Row:
-    return Row(
-        step.name,
-        len(cluster),
-        name,
-        simulation.microseconds,
-        simulation.communication_bytes,
-        max(simulation.memory_bytes),
-    )
 
 
 def main() -> None:
@@ -110,9 +106,9 @@ def main() -> None:
     given = parser.parse_args()
     networks: Sequence[str] = given.networks
     sys.stdout.write(f"{HEADER}\n")
-    for step in map(planned_step, networks):
+    for text in networks:
         for count in given.devices:
-            for row in rows(step, machine(given.machine, count), given.seconds):
+            for row in rows(text, machine(given.machine, count), given.seconds):
                 sys.stdout.write(f"{row}\n")
                 sys.stdout.flush()
 

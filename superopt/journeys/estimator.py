@@ -10,17 +10,15 @@ from typing import cast
 
 from superopt import zoo
 from superopt.errors import InvalidOptionError, UnjudgedError
-from superopt.journeys.training import train_graph
+from superopt.journeys.plannable_steps import network_step
 from superopt.optimizer.fusion.learned.estimator import KernelEstimator, Origin, read_estimator
 from superopt.optimizer.fusion.learned.fitting import LEAST_KERNELS, fitted_estimator
 from superopt.optimizer.fusion.learned.samples import kernels
 from superopt.optimizer.learning.fitting import Course
 from superopt.optimizer.parallel.execution.kernel_times import KernelTimer, pinned
-from superopt.optimizer.parallel.search.subject import plannable
-from superopt.optimizer.parallel.states import StepLayout, StepStates
+from superopt.optimizer.parallel.states import StepStates
 from superopt.optimizer.parallel.tasks import KernelTask
-from superopt.processes.child import Raised, ResourceLimits, Returned, run_in_child
-from superopt.step_options import COTANGENTS, StepSettings
+from superopt.processes.child import ResourceLimits, result_of, run_in_child
 
 STEPS = (
     "light-bert:16:adam",
@@ -87,10 +85,7 @@ def train_estimator(sampling: Sampling, path: Path, progress: Callable[[str], No
         on_progress=lambda message: progress(str(message["doing"])),
         writes=(path,),
     )
-    if isinstance(ending, Raised):
-        raise ending.error()
-    if not isinstance(ending, Returned):
-        raise UnjudgedError(f"estimator: the measurement ended early: {ending}; try fewer --kernels")
+    result_of(ending, UnjudgedError(f"estimator: the measurement ended early: {ending}; try fewer --kernels"))
     return read_estimator(path)
 
 
@@ -143,10 +138,8 @@ def timed_kernels(
 
 def _kernels(text: str, seed: int) -> Iterator[KernelTask]:
     network, samples, optimizer = _parsed(text)
-    settings = StepSettings.from_json({"optimizer": optimizer, "loss": COTANGENTS, "batch_norm": "frozen"})
-    step = train_graph(zoo.build(network, batch=samples), settings).step
-    graph = plannable(step.graph)
-    return kernels(graph, StepStates.of(graph, StepLayout(step.description, step.outputs)), seed)
+    step = network_step(network, samples, optimizer)
+    return kernels(step.graph, StepStates.of(step.graph, step.layout), seed)
 
 
 def _parsed(text: str) -> tuple[str, int, str]:

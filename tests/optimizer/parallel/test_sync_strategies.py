@@ -13,7 +13,7 @@ from superopt import zoo
 from superopt.errors import InvalidOptionError
 from superopt.ir.graph import Graph
 from superopt.ir.plan import Plan
-from superopt.journeys.training import train_graph
+from superopt.journeys.plannable_steps import network_step
 from superopt.onnx_io import build_model
 from superopt.ops.activation import Relu
 from superopt.ops.convolution import Conv
@@ -21,10 +21,8 @@ from superopt.ops.matrix import Matmul
 from superopt.ops.shape import Reshape
 from superopt.optimizer.parallel.cluster import parse_cluster
 from superopt.optimizer.parallel.communication import CollectiveKind
-from superopt.optimizer.parallel.search.subject import plannable
 from superopt.optimizer.parallel.simulator import Simulation
 from superopt.optimizer.parallel.simulator.prices import Prices
-from superopt.optimizer.parallel.states import StepLayout
 from superopt.optimizer.parallel.strategies.auto import AutoStrategy, Effort, simulated
 from superopt.optimizer.parallel.strategies.builders import (
     BUILDERS,
@@ -46,7 +44,6 @@ from superopt.optimizer.parallel.strategies.sampling import EVERY_ASPECT, Aspect
 from superopt.optimizer.parallel.strategies.variables import DeviceNames, serves_rows
 from superopt.optimizer.parallel.topology import Cluster
 from superopt.options import OPTIONS
-from superopt.step_options import StepSettings
 from tests.optimizer.graphs import Builder
 from tests.optimizer.parallel.explicit_steps import ExplicitStep, explicit_step
 from tests.optimizer.parallel.networks import devices
@@ -321,10 +318,8 @@ def test_columns_of_a_table_are_looked_up_and_updated_on_several_servers() -> No
 
 
 def _as_built(name: str) -> StrategyPlanner:
-    settings = StepSettings.from_json({"optimizer": "sgd", "loss": "cotangents"})
-    step = train_graph(zoo.build(name, batch=64), settings).step
-    layout = StepLayout(step.description, step.outputs)
-    return StrategyPlanner(plannable(step.graph), layout, Prices(cluster(2, 2)))
+    step = network_step(name, 64, "sgd")
+    return StrategyPlanner(step.graph, step.layout, Prices(cluster(2, 2)))
 
 
 def _as_written(name: str) -> StrategyPlanner:
