@@ -3,7 +3,6 @@ one element, a convolution by the transposed kernel."""
 
 from __future__ import annotations
 
-from superopt.errors import UnsupportedError
 from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import Node
 from superopt.onnx_io.emit.layers import padding_attributes
@@ -54,22 +53,19 @@ def _geometry(
     at the bottom and the right: negative where the image is larger."""
     kernel = (known(operator.name, sizes[0]), known(operator.name, sizes[1]))
     image = operator.shape[2:]
-    cotangent = emission.type(node.inputs[0]).shape[2:]
-    if not all(isinstance(size, int) for size in (*image, *cotangent)):
-        pads = padding_attributes(operator.padding, kernel, operator.dilation).get("pads")
-        if operator.stride != (1, 1) or not isinstance(pads, tuple):
-            sizes_text = " x ".join(map(str, image))
-            raise UnsupportedError(
-                f"{operator.name}: expected known image sizes for stride {operator.stride}, got {sizes_text}"
-            )
+    pads = padding_attributes(operator.padding, kernel, operator.dilation).get("pads")
+    if isinstance(pads, tuple):
         top, left, bottom, right = (int(pad) for pad in pads)
-        return kernel, (top, left, bottom, right), (bottom, right)
-    known_image = (known(operator.name, image[0]), known(operator.name, image[1]))
-    margins = operator.margins(known_image, kernel)
-    trailing = tuple(
-        (known(operator.name, count) - 1) * stride + dilation * (size - 1) + 1 - margin - whole
+        margins = (top, left, bottom, right)
+        if operator.stride == (1, 1):
+            return kernel, margins, (bottom, right)
+    else:
+        margins = operator.margins((known(operator.name, image[0]), known(operator.name, image[1])), kernel)
+    trailing = [
+        (count - 1) * stride + dilation * (size - 1) + 1 - margin - whole
         for count, stride, dilation, size, margin, whole in zip(
-            cotangent, operator.stride, operator.dilation, kernel, margins[:2], known_image, strict=True
+            emission.type(node.inputs[0]).shape[2:],
+            operator.stride, operator.dilation, kernel, margins[:2], image, strict=True,
         )
-    )
-    return kernel, margins, (trailing[0], trailing[1])
+    ]  # fmt: skip
+    return kernel, margins, (known(operator.name, trailing[0]), known(operator.name, trailing[1]))

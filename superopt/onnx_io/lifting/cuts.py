@@ -43,17 +43,32 @@ class Range:
         """The number of positions."""
         return -(-(self.stop - self.start) // self.step)
 
+    @property
+    def spans(self) -> bool:
+        """Whether the axis consists of as many steps."""
+        return self.start < self.step and self.count * self.step == self.size
+
+    @property
+    def divides(self) -> bool:
+        """Whether the positions are the first of ``count`` whole steps."""
+        return self.spans or self.start + self.count * self.step <= self.size
+
 
 def _slice(site: Site) -> tuple[Value, ...]:
     """Parts of axes as pieces of splits; every n-th row and column of an image as pooling with windows of
     one element, every n-th position of another axis as a piece of an axis of n."""
     own, result = site.moved(0), site.value(0)
     ranges = _ranges(site, own)
-    pooled = [part for part in ranges if part.axis in (2, 3) and part.start == 0 and part.step > 1]
+    pooled = [
+        part
+        for part in ranges
+        if part.axis in (2, 3) and part.step > 1 and (part.start == 0 or not part.divides)
+    ]
     if own.rank == 4 and own.element in (ElementType.FLOAT, ElementType.DOUBLE) and pooled:
         for part in pooled:
-            if part.stop < part.size:
-                result = _piece(site, result, part.axis, (part.stop, part.size - part.stop), 0)
+            sizes = (part.start, part.stop - part.start, part.size - part.stop)
+            kept = tuple(size for size in sizes if size)
+            result = _piece(site, result, part.axis, kept, min(part.start, 1))
         steps = {part.axis: part.step for part in pooled}
         result = site.add(MaxPool((1, 1), (steps.get(2, 1), steps.get(3, 1))), result)
         ranges = tuple(part for part in ranges if part not in pooled)
@@ -75,13 +90,12 @@ def _part(site: Site, data: Value, part: Range) -> Value:
 
 def _every(site: Site, data: Value, part: Range) -> Value:
     """Every n-th position: the axis becomes one of n positions, of which one is kept."""
-    stop = part.start + part.count * part.step
-    if part.start < part.step and part.size % part.step == 0 and part.count == part.size // part.step:
-        offset = part.start
-    elif stop <= part.size:
-        data, offset = _part(site, data, Range(part.axis, part.start, stop, 1, part.size)), 0
-    else:
+    if not part.divides:
         raise NotLiftedError(f"axis {part.axis} does not divide into steps of {part.step}")
+    offset = part.start if part.spans else 0
+    if not part.spans:
+        stop = part.start + part.count * part.step
+        data = _part(site, data, Range(part.axis, part.start, stop, 1, part.size))
     shape = site.moved_type(data).shape
     outer, inner = shape[: part.axis], shape[part.axis + 1 :]
     apart = site.add(Reshape((*outer, part.count, part.step, *inner)), data)
@@ -132,7 +146,7 @@ def _ranges(site: Site, own: TensorType) -> tuple[Range, ...]:
     if bounds is None:
         raise NotLiftedError("its bounds are computed at run time")
     for slot in range(1, len(site.node.input)):
-        site.read_as_sizes(slot)
+        site.read_beside(slot)
     starts, stops, axes, steps = bounds
     if len({len(starts), len(stops), len(axes), len(steps)}) > 1:
         raise NotLiftedError("its operands differ in length")

@@ -11,7 +11,8 @@ from superopt.onnx_io.lifting.elementwise import Lifter, broadcast_shape, channe
 from superopt.onnx_io.lifting.site import NotLiftedError, Site
 from superopt.ops.activation import LogSoftmax, Softmax
 from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd
-from superopt.ops.base import axis_of
+from superopt.ops.base import Operator, axis_of
+from superopt.ops.conv_gradients import ConvDataGradient
 from superopt.ops.convolution import Conv
 from superopt.ops.elementwise import Add, Scale
 from superopt.ops.matrix import Matmul, Transpose
@@ -162,20 +163,31 @@ def _conv_transpose(site: Site) -> tuple[Value, ...]:
         or site.integers("output_shape") is not None
     ):
         raise NotLiftedError("its margins follow from the size of its result")
-    if site.integer("group", 1) != 1:
-        raise NotLiftedError("the transposed convolution is grouped")
     declared = site.integers("kernel_shape")
     if declared is not None and declared != site.type(1).shape[2:]:
         raise NotLiftedError(f"kernel_shape {declared} is not that of the weight")
     stride, dilation = _pair(site, "strides", axes), _pair(site, "dilations", axes)
     kept = site.integers("output_padding") or (0,) * axes
-    top, left, bottom, right = _pads(site, axes) if site.text("auto_pad", "NOTSET") == "NOTSET" else (0,) * 4
+    cut = _pads(site, axes) if site.text("auto_pad", "NOTSET") == "NOTSET" else (0, 0, 0, 0)
+    top, left, bottom, right = cut
     below, beside = kept if len(kept) == 2 else (0, *kept)
     margins = (top, left, bottom - below, right - beside)
-    if min(margins) < 0:
-        raise NotLiftedError("it adds rows or columns to the result (output_padding)")
-    operator = ConvTranspose(stride, margins if any(margins) else "valid", dilation)
-    result = site.add(operator, _image(site, site.value(0)), _image(site, site.value(1)))
+    groups = site.integer("group", 1)
+    image, kernel = _image(site, site.value(0)), _image(site, site.value(1))
+    operator: Operator = ConvTranspose(stride, margins if any(margins) else "valid", dilation)
+    if groups != 1 or min(margins) < 0:
+        data, weight = site.type_of(image), site.type_of(kernel)
+        sizes = (
+            (data.shape[axis + 2] - 1) * stride[axis]
+            + (weight.shape[axis + 2] - 1) * dilation[axis]
+            + 1
+            - margins[axis]
+            - margins[axis + 2]
+            for axis in range(2)
+        )
+        shape = (data.shape[0], weight.shape[1] * groups, *sizes)
+        operator = ConvDataGradient(shape, stride, cut if any(cut) else "valid", dilation)
+    result = site.add(operator, image, kernel)
     if site.has(2):
         site.type(2)
         result = site.add(BiasAdd(axis=1), result, site.value(2))
@@ -236,7 +248,8 @@ def _normalised_axis(site: Site) -> int:
     return axis
 
 
-def _window(site: Site, axes: int) -> tuple[tuple[int, int], tuple[int, int], Padding]:
+def window(site: Site, axes: int) -> tuple[tuple[int, int], tuple[int, int], Padding]:
+    """Sizes, steps and padding of the windows of a pooling. Raises NotLiftedError."""
     if _pair(site, "dilations", axes) != (1, 1):
         raise NotLiftedError("its windows are dilated")
     kernel, stride = _pair(site, "kernel_shape", axes), _pair(site, "strides", axes)
@@ -271,14 +284,14 @@ def _rounded_up(site: Site, axes: int, kernel: tuple[int, int], stride: tuple[in
 def _max_pool(site: Site) -> tuple[Value | None, ...]:
     site.require_unused(1)
     axes = _axes_of(site.type(0), "the pooling")
-    pooled = site.add(MaxPool(*_window(site, axes)), _image(site, site.value(0)))
+    pooled = site.add(MaxPool(*window(site, axes)), _image(site, site.value(0)))
     return (_over_axes(site, axes, pooled), None)
 
 
 def _average_pool(site: Site) -> tuple[Value, ...]:
     counted = site.integer("count_include_pad", 0)
     axes = _axes_of(site.type(0), "the pooling")
-    pooled = site.add(AveragePool(*_window(site, axes), counted), _image(site, site.value(0)))
+    pooled = site.add(AveragePool(*window(site, axes), counted), _image(site, site.value(0)))
     return (_over_axes(site, axes, pooled),)
 
 

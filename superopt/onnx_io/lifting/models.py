@@ -231,11 +231,7 @@ class _Lifting:
         reason = self._source.fixed_reason or self._why_unknown(node)
         self._follow(node)
         if reason is None and not self._is_size(node):
-            site = Site(
-                self._editor, node, index, self._source.opset or 0, self._value,
-                self._source.constants, self._unused, self._weight_only, self._register_number,
-                self._sizes_in, self._alike,
-            )  # fmt: skip
+            site = self._site(index)
             try:
                 outputs = LIFTERS[node.op_type](site)[: len(node.output)]
                 slots = site.slots()
@@ -248,6 +244,13 @@ class _Lifting:
                 self._bind(node, outputs)
                 return
         self._add_opaque(index, node, COMPUTES_SIZES if self._is_from_sizes(node) else reason or "")
+
+    def _site(self, index: int) -> Site:
+        return Site(
+            self._editor, self._model.graph.node[index], index, self._source.opset or 0, self._value,
+            self._source.constants, self._unused, self._weight_only, self._register_number,
+            self._sizes_in, self._alike, self._site,
+        )  # fmt: skip
 
     def _is_size(self, node: onnx.NodeProto) -> bool:
         """Whether the node computes sizes, or truth values about them: what is written reads them."""

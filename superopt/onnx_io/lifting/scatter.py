@@ -1,4 +1,4 @@
-"""Lift Scatter nodes that sum rows: gradients of tables of which rows were looked up."""
+"""Lift Scatter nodes that sum: gradients of tables of which rows were looked up, and of maxima of windows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from fractions import Fraction
 
 from superopt.ir.graph import Value, Weight
 from superopt.onnx_io.lifting.elementwise import Lifter
+from superopt.onnx_io.lifting.layers import window
 from superopt.onnx_io.lifting.site import NotLiftedError, Site
+from superopt.ops import Opaque
 from superopt.ops.elementwise import Add
 from superopt.ops.gradients import LookupGradient
+from superopt.ops.pool_gradients import MaxPoolGradient
+from superopt.ops.pooling import MaxPool
 from superopt.ops.shape import Broadcast, Reshape
 
 
@@ -23,9 +27,43 @@ def _scatter_nd(site: Site) -> tuple[Value, ...]:
     numbers = site.add(Reshape(indices.shape[:-1]), site.value(1))
     sums = site.add(LookupGradient(table.shape[0]), numbers, site.value(2))
     if _repeated_number(site, site.value(0)) == 0:
-        site.read_as_sizes(0)
+        site.read_beside(0)
         return (sums,)
     return (site.add(Add(), site.value(0), sums),)
+
+
+def _scatter_elements(site: Site) -> tuple[Value, ...]:
+    """Sums of elements at the places of the maxima that a MaxPool gives, alone in a tensor of zeros."""
+    if site.text("reduction", "none") != "add":
+        raise NotLiftedError("it puts numbers in place of others")
+    places = _before_reshapes(site, site.value(1))
+    pooling = site.producer(places)
+    if not isinstance(pooling.operator, Opaque) or (pooling.operator.op_type, places.port) != ("MaxPool", 1):
+        raise NotLiftedError("it does not add at the places of maxima")
+    pool = site.site_of(pooling.operator)
+    image = site.type_of(pooling.inputs[0])
+    if image.rank != 4 or pool.integer("storage_order", 0):
+        raise NotLiftedError("the maxima are not those of an image in rows")
+    if site.type(0).shape != (image.elements,) or _repeated_number(site, site.value(0)) != 0:
+        raise NotLiftedError("it does not add to as many zeros as the image has elements")
+    windows = MaxPool(*window(pool, 2))
+    (pooled,) = windows.infer_whole(image)
+    cotangent = site.add(Reshape(pooled.shape), site.value(2))
+    sums = site.add(
+        MaxPoolGradient(windows.kernel, windows.stride, windows.padding), pooling.inputs[0], cotangent
+    )
+    site.read_beside(0)
+    site.read_beside(1)
+    return (site.add(Reshape((image.elements,)), sums),)
+
+
+def _before_reshapes(site: Site, value: Value) -> Value:
+    """The tensor whose elements are those of the value, in that order."""
+    node = site.producer(value)
+    while isinstance(node.operator, Reshape):
+        value = node.inputs[0]
+        node = site.producer(value)
+    return value
 
 
 def _repeated_number(site: Site, value: Value) -> Fraction | int | None:
@@ -36,4 +74,4 @@ def _repeated_number(site: Site, value: Value) -> Fraction | int | None:
     return node.operator.number if isinstance(node.operator, Weight) else None
 
 
-SCATTER: Mapping[str, Lifter] = {"ScatterND": _scatter_nd}
+SCATTER: Mapping[str, Lifter] = {"ScatterElements": _scatter_elements, "ScatterND": _scatter_nd}

@@ -16,6 +16,7 @@ from superopt.ir.graph import GraphEditor, GraphOperator, Node, NodeId, Value, W
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.files.stored import StoredTensor
 from superopt.onnx_io.protos import dtype_of, simplest_fraction
+from superopt.ops import Opaque
 from superopt.ops.shape import Joining
 
 
@@ -41,6 +42,7 @@ class Site:
         register_number: Callable[[float | Fraction, ElementType], str],
         sizes_in: Callable[[str], tuple[Dimension, ...] | None],
         alike: Callable[[onnx.NodeProto], Sequence[onnx.NodeProto]],
+        site_of: Callable[[int], Site],
     ) -> None:
         self.node = node
         self.index = index
@@ -55,7 +57,8 @@ class Site:
         self._register_number = register_number
         self._sizes_in = sizes_in
         self._alike = alike
-        self._read_as_sizes: set[int] = set()
+        self._site_of = site_of
+        self._read_beside: set[int] = set()
         self._attributes = {attribute.name: attribute for attribute in node.attribute}
 
     def has(self, slot: int) -> bool:
@@ -77,7 +80,7 @@ class Site:
         read = {value for made in self.made for value in self._editor[made].inputs}
         slots = tuple(
             self._resolve(name)
-            if slot in self._read_as_sizes and name not in self._constants
+            if slot in self._read_beside and name not in self._constants
             else (value if (value := self._slots.get(slot)) in read else None)
             for slot, name in enumerate(self.node.input)
         )
@@ -137,6 +140,10 @@ class Site:
         """The graph node that gives the value."""
         return self._editor[value.node]
 
+    def site_of(self, opaque: Opaque) -> Site:
+        """The ONNX node that stayed opaque, to be read."""
+        return self._site_of(opaque.index)
+
     def stored(self, name: str) -> Array | None:
         """The content of a constant of the model; None for another tensor."""
         return self._constants[name].numpy() if name in self._constants else None
@@ -145,9 +152,10 @@ class Site:
         """The numbers in an integer tensor computed from sizes and constants; None for another tensor."""
         return self._sizes_in(name)
 
-    def read_as_sizes(self, slot: int) -> None:
-        """Declares that the numbers in an operand are known, constant or computed from sizes."""
-        self._read_as_sizes.add(slot)
+    def read_beside(self, slot: int) -> None:
+        """Declares that the graph nodes do without an operand, since what it holds is known: sizes, one
+        number, or what they compute themselves."""
+        self._read_beside.add(slot)
 
     def alike(self) -> Sequence[onnx.NodeProto]:
         """The nodes with the same operator that read the same first operand, this one among them."""
@@ -167,7 +175,7 @@ class Site:
         content = self._sizes_in(self.node.input[slot])
         if content is None:
             raise NotLiftedError(f"{what} is computed at run time")
-        self.read_as_sizes(slot)
+        self.read_beside(slot)
         return content
 
     def add(self, operator: GraphOperator, *operands: Value) -> Value:

@@ -82,6 +82,10 @@ STEPS = {
     "even rows, odd columns": Cut(
         [1, 2, 6, 6], [0, 1], [MOST, MOST], [2, 3], [2, 2], lifted="maxpool reshape split reshape"
     ),
+    "rows from the third on": Cut([1, 2, 7, 6], [2], [7], [2], [2], lifted="split maxpool"),
+    "odd rows, columns from the third on": Cut(
+        [1, 2, 9, 9], [1, 2], [8, 9], [2, 3], [2, 2], lifted="split maxpool split reshape split reshape"
+    ),
     "even numbers": Cut([3, 8], [0], [MOST], [-1], [2], lifted="reshape split reshape"),
     "odd numbers": Cut([3, 8], [1], [8], [-1], [2], lifted="reshape split reshape"),
     "the last of three": Cut([9], [2], [9], [0], [3], lifted="reshape split reshape"),

@@ -67,10 +67,8 @@ TRANSPOSED: dict[str, tuple[dict[str, list[int] | str], str]] = {
     "margins": ({"strides": [2], "pads": [1, 2]}, ""),
     "dilated": ({"dilations": [2], "auto_pad": "VALID"}, ""),
     "kept": ({"strides": [2], "pads": [1, 1], "output_padding": [1]}, ""),
-    "added": (
-        {"strides": [2], "output_padding": [1]},
-        "it adds rows or columns to the result (output_padding)",
-    ),
+    "added": ({"strides": [2], "output_padding": [1]}, ""),
+    "added and cut": ({"strides": [3], "pads": [2, 1], "output_padding": [2]}, ""),
     "sized": ({"output_shape": [11]}, "its margins follow from the size of its result"),
     "same": ({"auto_pad": "SAME_UPPER"}, "its margins follow from the size of its result"),
 }
@@ -78,23 +76,30 @@ TRANSPOSED: dict[str, tuple[dict[str, list[int] | str], str]] = {
 
 @pytest.mark.parametrize("axes", [1, 2])
 @pytest.mark.parametrize(("attributes", "reason"), TRANSPOSED.values(), ids=TRANSPOSED)
-def test_a_transposed_convolution(attributes: dict[str, list[int] | str], reason: str, axes: int) -> None:
-    several = {name: given * axes if isinstance(given, list) else given for name, given in attributes.items()}
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_a_transposed_convolution(
+    attributes: dict[str, list[int] | str], reason: str, groups: int, axes: int
+) -> None:
+    several = {name: _for_axes(given, axes) for name, given in attributes.items()}
     content = of(
-        node("ConvTranspose", "x w b", "y", **several),
+        node("ConvTranspose", "x w b", "y", group=groups, **several),
         weight("w", 4, 5, *[3] * axes),
-        weight("b", 5),
+        weight("b", 5 * groups),
         shape=(2, 4, *[9] * axes),
     )
     assert is_understood(content) is not bool(reason)
     assert [why for _, _, why in lift(load_model(content)).opaque] == ([reason] if reason else [])
 
 
-def test_a_grouped_transposed_convolution_stays() -> None:
-    content = of(node("ConvTranspose", "x w", "y", group=2), weight("w", 4, 3, 3))
-    assert lift(load_model(content)).opaque == (
-        ("y", "ConvTranspose", "the transposed convolution is grouped"),
-    )
+def _for_axes(given: list[int] | str, axes: int) -> list[int] | str:
+    """The attribute for so many axes; pads come as all begins, then all ends."""
+    return [number for number in given for _ in range(axes)] if isinstance(given, list) else given
+
+
+@pytest.mark.parametrize("shape", [("n", 4, 9), (2, 4, "t"), ("n", 4, "h", "w")])
+def test_a_grouped_transposed_convolution_of_unknown_size(shape: tuple[int | str, ...]) -> None:
+    made = node("ConvTranspose", "x w", "y", group=2)
+    assert is_understood(of(made, weight("w", 4, 3, *[3] * (len(shape) - 2)), shape=shape))
 
 
 @pytest.mark.parametrize(("name", "attributes"), POOLINGS, ids=str)

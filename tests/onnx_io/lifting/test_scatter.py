@@ -1,4 +1,4 @@
-"""ScatterND that adds to rows is the gradient of a lookup, and gives the same results written anew."""
+"""Scatter nodes that add are gradients of lookups and of maxima, and give the same results written anew."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import numpy as np
 import onnx
 import pytest
 
+from superopt.domains import Array
 from superopt.onnx_io import lift, load_model
 from superopt.ops import Opaque
-from tests.onnx_io.forcing import written_anew
+from tests.onnx_io.forcing import written_anew, written_as_it_was
 from tests.onnx_io.kit import listing, model, node, run, tensor, value
 
 ROWS, WIDTH = 5, 3
@@ -65,3 +66,66 @@ def assert_same(content: bytes) -> None:
 def test_what_replaces_numbers_stays_as_it_is() -> None:
     ((_, operator, why),) = lift(load_model(scattered("t", reduction="none"))).opaque
     assert (operator, why) == ("ScatterND", "it puts numbers in place of others")
+
+
+IMAGE = np.random.default_rng(0).integers(-3, 3, (2, 3, 7, 9)).astype(np.float32)
+"""Many maxima are equal: the first one counts."""
+
+
+def pooled(reduction: str = "add", zero: float = 0.0, **attributes: object) -> tuple[bytes, dict[str, Array]]:
+    """The gradient of the maxima of windows as it is written, and operands."""
+    pool = {"kernel_shape": [3, 2], "strides": [2, 2], **attributes}
+    (found,) = run(
+        model(
+            [node("MaxPool", "x", "y", **pool)], [value("x", [2, 3, 7, 9])], [value("y", [None] * 4)]
+        ).SerializeToString(),
+        {"x": IMAGE},
+    )
+    nodes = [
+        node("MaxPool", "x", "m p", **pool),
+        node("Reshape", "p all", "flat"),
+        node("Reshape", "g all", "updates"),
+        node("Expand", "zero size", "z"),
+        node("ScatterElements", "z flat updates", "sums", reduction=reduction),
+        node("Reshape", "sums shape", "y"),
+    ]
+    weights = [
+        tensor("all", [-1], np.int64),
+        tensor("size", [IMAGE.size], np.int64),
+        tensor("shape", IMAGE.shape, np.int64),
+        tensor("zero", [zero], np.float32),
+    ]
+    inputs = [value("x", IMAGE.shape), value("g", found.shape)]
+    content = model(nodes, inputs, [value("y", IMAGE.shape)], weights).SerializeToString()
+    cotangent = np.arange(found.size, dtype=np.float32).reshape(found.shape)
+    return content, {"x": IMAGE, "g": cotangent}
+
+
+@pytest.mark.parametrize(
+    "attributes", [{}, {"pads": [1, 0, 1, 1]}, {"auto_pad": "SAME_UPPER"}, {"strides": [3, 1]}], ids=str
+)
+def test_sums_at_the_places_of_maxima(attributes: dict[str, object]) -> None:
+    content, given = pooled(**attributes)
+    assert operators(content).count("maxpool_gradient") == 1
+    assert "ScatterElements" not in [kind for _, kind, _ in lift(load_model(content)).opaque]
+    assert written_as_it_was(content) == content
+    for expected, got in zip(run(content, given), run(written_anew(content), given), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize(
+    ("reduction", "zero", "attributes", "why"),
+    [
+        ("max", 0.0, {}, "it puts numbers in place of others"),
+        ("add", 1.0, {}, "it does not add to as many zeros as the image has elements"),
+        ("add", 0.0, {"dilations": [2, 2]}, "its windows are dilated"),
+        ("add", 0.0, {"storage_order": 1}, "the maxima are not those of an image in rows"),
+    ],
+)
+def test_other_sums_of_elements_stay(
+    reduction: str, zero: float, attributes: dict[str, object], why: str
+) -> None:
+    content, _ = pooled(reduction, zero, **attributes)
+    assert ("ScatterElements", why) in [
+        (kind, reason) for _, kind, reason in lift(load_model(content)).opaque
+    ]

@@ -21,7 +21,8 @@ def test_operators_and_reasons_are_those_of_the_lifter() -> None:
     assert pooled.reasons == ("the axes: computed at run time",)
     assert less.operators == ("broadcast", "greater", "logical_not")
     assert "output 1 is used" in UNDERSTOOD["MaxPool"].reasons
-    assert "the transposed convolution is grouped" in UNDERSTOOD["ConvTranspose"].reasons
+    assert "its margins follow from the size of its result" in UNDERSTOOD["ConvTranspose"].reasons
+    assert {"conv_transpose", "conv_data_gradient"} <= set(UNDERSTOOD["ConvTranspose"].operators)
     assert (UNDERSTOOD["Gelu"].since, UNDERSTOOD["Gelu"].operators) == (20, ("gelu",))
 
 
