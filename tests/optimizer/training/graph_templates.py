@@ -209,7 +209,7 @@ def conv_transpose(g: Growth) -> None:
     x = _image(g)
     shape = g.shape(x)
     rank = len(shape) - 2
-    groups = 1 if g.chance(0.95) else shape[1]
+    groups = 1 if g.chance(0.6) else shape[1]
     kernel, strides = g.numbers(1, 3, rank), g.numbers(1, 2, rank)
     attributes: dict[str, object] = {"strides": strides, "kernel_shape": kernel}
     if g.chance(0.3):

@@ -196,6 +196,14 @@ def test_a_symbolic_batch_stays_symbolic() -> None:
     np.testing.assert_allclose(losses[:2], losses[2:], rtol=1e-6)
 
 
+def test_a_model_without_types_of_outputs_is_trained_as_the_runtime_runs_it() -> None:
+    model = linear()
+    for output in model.graph.output:
+        output.type.tensor_type.ClearField("shape")
+    settings = StepSettings(loss=LossSettings("cotangents"))
+    assert built(model, settings).forward_nodes == built(linear(), settings).forward_nodes
+
+
 def test_cotangents_give_gradients_of_all_outputs() -> None:
     settings = StepSettings(loss=LossSettings("cotangents"), update=UpdateSettings("sgd", learning_rate=1.0))
     model = linear()
