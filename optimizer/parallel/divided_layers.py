@@ -9,7 +9,6 @@ samples). Dense layers are chosen in the forward pass; the backward pass and the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,8 +43,12 @@ def model_axes(mesh: Mesh) -> Iterator[tuple[int, ...]]:
 
 
 def megatron(mesh: Mesh, axes: Sequence[int]) -> str:
-    """The name of the plan whose layers are divided along those axes."""
-    return f"Megatron {math.prod(mesh.sizes[axis] for axis in axes)}-way"
+    """The name of the plan whose layers are divided along those axes, which are named where others have as
+    many parts."""
+    parts = mesh.parts(axes)
+    alike = sum(mesh.parts(others) == parts for others in model_axes(mesh))
+    which = f", {'axis' if len(axes) == 1 else 'axes'} {' and '.join(map(str, axes))}" if alike > 1 else ""
+    return f"Megatron {parts}-way{which}"
 
 
 @dataclass(frozen=True)

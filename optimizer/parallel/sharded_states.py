@@ -80,13 +80,10 @@ class ShardedStates:
         batches = [self._sizes(node)[0] for node in self.step.data if self._sizes(node)]
         found: tuple[int, ...] = ()
         for axis in axes:
-            count = self._devices((*found, axis))
+            count = self.mesh.parts((*found, axis))
             if all(samples % count == 0 for samples in batches):
                 found = (*found, axis)
         return found
-
-    def _devices(self, axes: Sequence[int]) -> int:
-        return math.prod(self.mesh.sizes[axis] for axis in axes)
 
     def _served(self) -> Sharding:
         loads = [0] * len(self.mesh.devices)
@@ -169,6 +166,6 @@ class ShardedStates:
 
     def _axis(self, parameter: StateTensor) -> int | None:
         """The first axis that can be divided among the devices that have different samples."""
-        count = self._devices(self._axes)
+        count = self.mesh.parts(self._axes)
         axes = (axis for axis, size in enumerate(self._shape(parameter)) if size % count == 0)
         return next(axes, None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -143,7 +142,7 @@ def parallelism(
     place = {axis: number for number, axis in enumerate(kept)}
     order = [place[axis] for label in range(len(operation.splits.dimensions)) for axis in axes[label]]
     order += [place[axis] for axis in axes[COPIED]]
-    copies = math.prod(mesh.sizes[axis] for axis in axes[COPIED])
+    copies = mesh.parts(axes[COPIED])
     devices = tuple(int(device) for device in array.transpose(order).ravel())
     return Parallelism(trimmed(operation.splits, degrees_of(operation, choice, mesh)), devices, copies, stage)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,6 +27,10 @@ class Mesh:
     def array(self) -> NDArray[np.int64]:
         """Array of device numbers."""
         return np.array(self.devices).reshape(self.sizes)
+
+    def parts(self, axes: Iterable[int]) -> int:
+        """The number of parts of what is divided along those axes."""
+        return math.prod(self.sizes[axis] for axis in axes)
 
     @property
     def segments(self) -> tuple[tuple[int, int], ...]:

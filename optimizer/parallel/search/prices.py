@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -99,6 +98,6 @@ def _class(channel: str) -> str:
 
 def _groups(mesh: Mesh, axes: Sequence[int]) -> list[tuple[int, ...]]:
     others = [axis for axis in range(len(mesh.sizes)) if axis not in axes]
-    size = math.prod(mesh.sizes[axis] for axis in axes)
+    size = mesh.parts(axes)
     rows = mesh.array.transpose(*others, *axes).reshape(-1, size)
     return [tuple(int(device) for device in row) for row in rows]

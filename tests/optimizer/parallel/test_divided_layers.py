@@ -12,7 +12,8 @@ from superopt.ops.activation import Relu
 from superopt.ops.convolution import Conv
 from superopt.ops.matrix import Matmul
 from superopt.ops.shape import Reshape
-from superopt.optimizer.parallel.divided_layers import HYBRID, WEIRD_TRICK
+from superopt.optimizer.parallel.cluster import named_cluster
+from superopt.optimizer.parallel.divided_layers import HYBRID, WEIRD_TRICK, megatron, model_axes
 from superopt.optimizer.parallel.experts import experts
 from superopt.optimizer.parallel.search.choices import Licence, everything
 from superopt.optimizer.parallel.search.mesh import Mesh
@@ -62,8 +63,8 @@ def _convolutional() -> bytes:
 @pytest.mark.parametrize(
     ("model", "name", "count"),
     [
-        ("light-mlp", "Megatron 2-way", 4),
-        ("light-bert", "Megatron 2-way", 4),
+        ("light-mlp", "Megatron 2-way, axis 1", 4),
+        ("light-bert", "Megatron 2-way, axis 1", 4),
         ("light-ncf", HYBRID, 2),
         ("convolutional", WEIRD_TRICK, 2),
     ],
@@ -79,3 +80,10 @@ def test_a_divided_step_computes_sends_and_holds_what_was_foretold(model: str, n
         np.testing.assert_allclose(got, expected, rtol=2e-3, atol=2e-4, err_msg=output)
     assert executed.moved_bytes == foretold.communication_bytes > 0
     assert tuple(executed.peaks.get(device, 0) for device in range(count)) == foretold.memory_bytes
+
+
+@pytest.mark.parametrize("machine", ["4x-t4", "dgx-a100", "summit-node", "autodist-a2"])
+def test_plans_along_different_axes_have_different_names(machine: str) -> None:
+    mesh = Mesh.of(named_cluster(machine))
+    every = list(model_axes(mesh))
+    assert len({megatron(mesh, axes) for axes in every}) == len(every)
