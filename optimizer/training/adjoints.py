@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from superopt.equations.adjoints import Adjoint
@@ -13,8 +13,9 @@ from superopt.instances.gradients import gradient_instance
 from superopt.ir.graph import GraphEditor, GraphOperator, Node, Value
 from superopt.ir.numbers import AttributeVariable
 from superopt.ir.terms import Application, Term
-from superopt.ir.types import TensorType
+from superopt.ir.types import ElementType, TensorType
 from superopt.ops import Operator, attribute_defaults, attributes_of
+from superopt.ops.precision import Cast
 from superopt.ops.shape import Half
 from superopt.rewriting.typing import Typing
 
@@ -70,26 +71,34 @@ class GradientBuilder:
             self._known[key] = self._editor.add(operator, inputs).value
         return self._known[key]
 
+    def constant(self, operator: Operator, element: ElementType) -> Value:
+        """A constant of that element type; those of equations have single precision."""
+        value = self.add(operator)
+        return value if element is not ElementType.DOUBLE else self.add(Cast("f64"), value)
+
     def gradient(self, node: Node, slot: int, cotangent: Value) -> Value:
         """The vector-Jacobian product of a node with one output with respect to one operand. Raises
         UnsupportedError where no adjoint statement applies."""
         assert isinstance(node.operator, Operator), "opaque nodes have no adjoint statements"
-        operands = tuple(_tensor(self._editor, value) for value in node.inputs)
-        site = _Site(node.operator, operands, _tensor(self._editor, node.value))
+        operands = tuple(_single(_tensor(self._editor, value)) for value in node.inputs)
+        result = _tensor(self._editor, node.value)
+        site = _Site(node.operator, operands, _single(result))
         adjoint, typing = self._table.find(site, slot)
         values: dict[Term, Value] = {adjoint.application: node.value, adjoint.cotangent: cotangent}
         values.update(zip(adjoint.operands, node.inputs, strict=True))
-        return self._value(adjoint.gradient, typing, values)
+        return self._value(adjoint.gradient, typing, values, result.element)
 
-    def _value(self, term: Term, typing: Typing, values: dict[Term, Value]) -> Value:
+    def _value(self, term: Term, typing: Typing, values: dict[Term, Value], element: ElementType) -> Value:
         if term not in values:
             assert isinstance(term, Application), "every variable has a value"
             operator = typing.operators[term]
-            inputs = tuple(self._value(child, typing, values) for child in term.inputs)
+            inputs = tuple(self._value(child, typing, values, element) for child in term.inputs)
             if isinstance(operator, Half):
                 whole = typing.types[term.inputs[0]]
                 cut = self.add(operator.cut(whole.shape[operator.axis % whole.rank]), *inputs)
                 values[term] = Value(cut.node, operator.port)
+            elif operator.constant:
+                values[term] = self.constant(operator, element)
             else:
                 values[term] = self.add(operator, *inputs)
         return values[term]
@@ -100,6 +109,11 @@ def _tensor(editor: GraphEditor, value: Value) -> TensorType:
     if not isinstance(type_, TensorType):
         raise UnsupportedError(f"expected a tensor of known rank, got {type_}")
     return type_
+
+
+def _single(type_: TensorType) -> TensorType:
+    """The type of which equations are instances: they are about single precision."""
+    return replace(type_, element=ElementType.FLOAT) if type_.element is ElementType.DOUBLE else type_
 
 
 @lru_cache(maxsize=1 << 14)

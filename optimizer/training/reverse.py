@@ -163,7 +163,7 @@ class _Reverse:
         type_ = self._graph.type_of(value)
         if not isinstance(type_, TensorType):
             raise UnsupportedError(f"expected a tensor of known rank, got {type_}")
-        return self._builder.add(Full(0, type_.shape))
+        return self._builder.constant(Full(0, type_.shape), type_.element)
 
     def _cut(self, node: Node, operator: Joining, slots: list[int]) -> None:
         """The gradients of tensors that were joined: the pieces of the cotangent."""

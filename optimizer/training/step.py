@@ -10,7 +10,7 @@ from typing import Literal, cast
 from superopt.equations.adjoints import Adjoint
 from superopt.errors import InvalidModelError, InvalidOptionError, UnsupportedError
 from superopt.ir.graph import Graph, GraphEditor, Input, Value
-from superopt.ir.types import TensorType
+from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, SourceModel, lift, load_model
 from superopt.onnx_io.bodies.branches import with_known_branches
 from superopt.onnx_io.bodies.functions import with_functions_inlined
@@ -24,6 +24,7 @@ from superopt.onnx_io.training.training_mode import ForwardSettings, in_training
 from superopt.ops.elementwise import Add, Multiply
 from superopt.ops.filled import Full
 from superopt.ops.gradients import SumTo
+from superopt.ops.precision import Cast
 from superopt.optimizer.parallel.topology import DeviceKind
 from superopt.optimizer.pipeline.runnable import loads, loads_lowered
 from superopt.optimizer.training.builder import StepBuilder
@@ -236,11 +237,14 @@ class _Step:
     def _cotangent(self, editor: GraphEditor, loss: Value) -> Value:
         """The cotangent of the loss: 1, or the scale of the loss."""
         type_ = editor.type_of(loss)
-        if not isinstance(type_, TensorType) or Full(1, ()).infer()[0].element is not type_.element:
-            raise UnsupportedError(f"the loss is {type_}, and gradients are computed in float32 only")
-        if not self._has_scale:
-            return editor.add(Full(1, type_.shape)).value
-        return editor.add(Input(LOSS_SCALE, type_)).value
+        if not isinstance(type_, TensorType) or type_.element not in (ElementType.FLOAT, ElementType.DOUBLE):
+            raise UnsupportedError(
+                f"the loss is {type_}, and gradients are computed in float32 and float64 only"
+            )
+        if self._has_scale:
+            return editor.add(Input(LOSS_SCALE, type_)).value
+        one = editor.add(Full(1, type_.shape)).value
+        return one if type_.element is ElementType.FLOAT else editor.add(Cast("f64"), (one,)).value
 
     def _written(
         self,

@@ -153,10 +153,10 @@ REFUSED: dict[str, tuple[onnx.ModelProto, dict[str, object], str]] = {
         {},
         "node 'y' (Other) has no gradient",
     ),
-    "double precision": (
-        model("y = MatMul(x, w)", W.replace("float", "double"), "double[n,4] x", "double[n,3] y"),
-        {},
-        "gradients are computed in float32 only",
+    "cotangents in half precision": (
+        model("h = MatMul(x, w)  y = Cast<to = 10>(h)", outputs="float16[n,3] y"),
+        {"loss": "cotangents"},
+        "gradients are computed in float32 and float64 only",
     ),
     "nothing that is frozen": (model(LINEAR), {"frozen": ["v*"]}, "frozen: expected the name of an init"),
     "nothing that is trainable": (model(LINEAR), {"trainable": ["v*"]}, "trainable: expected the name of"),

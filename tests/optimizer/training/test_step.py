@@ -20,6 +20,7 @@ from superopt.optimizer.training.running import Step
 from superopt.optimizer.training.step import BuiltStep, build_step
 from superopt.step_options import LossSettings, ModelSettings, StepSettings, UpdateSettings
 from superopt.zoo import datasets
+from tests.onnx_io.kit import session as onnx_session
 from tests.optimizer.training import jax_oracle
 
 Arrays = dict[str, np.ndarray]
@@ -202,6 +203,41 @@ def test_a_model_without_types_of_outputs_is_trained_as_the_runtime_runs_it() ->
         output.type.tensor_type.ClearField("shape")
     settings = StepSettings(loss=LossSettings("cotangents"))
     assert built(model, settings).forward_nodes == built(linear(), settings).forward_nodes
+
+
+DOUBLE = onnx.TensorProto.DOUBLE
+
+
+@pytest.mark.parametrize("activation", ["Sigmoid", "Abs", "Relu", "Sqrt", "Tanh", "Reciprocal", "Softmax"])
+def test_a_model_of_double_precision_is_trained_in_it(activation: str) -> None:
+    """Also where the gradient holds a constant, and where nothing reads a piece of a tensor."""
+    random = np.random.default_rng(0)
+    weight = random.uniform(0.5, 1.5, (3, 4))
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node(activation, ["h"], ["a"]),
+        helper.make_node("Split", ["a"], ["y", "unread"], axis=1, num_outputs=2),
+    ]
+    graph = helper.make_graph(
+        *(nodes, "net", [helper.make_tensor_value_info("x", DOUBLE, (2, 3))]),
+        [helper.make_tensor_value_info("y", DOUBLE, (2, 2))],
+        [numpy_helper.from_array(weight, "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    settings = StepSettings(loss=LossSettings("mse"), update=UpdateSettings("sgd", learning_rate=1.0))
+    feed = {"x": random.uniform(0.5, 1.5, (2, 3)), "targets": random.uniform(0.5, 1.5, (2, 2))}
+    step = Step(built(model, settings).model.to_bytes(), threads=1)
+    step.run(feed)
+    gradient = weight - step.parameters()["w"]
+
+    def loss(weight: np.ndarray) -> float:
+        model.graph.initializer[0].CopyFrom(numpy_helper.from_array(weight, "w"))
+        (y,) = onnx_session(model.SerializeToString()).run(None, {"x": feed["x"]})
+        return float(((y - feed["targets"]) ** 2).mean())
+
+    direction = random.normal(size=weight.shape)
+    change = (loss(weight + 1e-6 * direction) - loss(weight - 1e-6 * direction)) / 2e-6
+    np.testing.assert_allclose((gradient * direction).sum(), change, rtol=1e-6)
 
 
 def test_cotangents_give_gradients_of_all_outputs() -> None:
