@@ -77,6 +77,7 @@ EXEMPTIONS: Mapping[str, Exemption] = {
         "cuts and joins gradients as a strategy of synchronisation says",
         frozenset({"concat", "reshape", "split"}),
     ),
+    "optimizer/training/adjoints.py": Exemption(_WRITES),
     "optimizer/training/builder.py": Exemption(_WRITES),
     "optimizer/training/losses.py": Exemption(_WRITES),
     "optimizer/training/optimizers.py": Exemption(_WRITES),
