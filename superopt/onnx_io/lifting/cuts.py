@@ -66,9 +66,7 @@ def _slice(site: Site) -> tuple[Value, ...]:
     ]
     if own.rank == 4 and own.element in (ElementType.FLOAT, ElementType.DOUBLE) and pooled:
         for part in pooled:
-            sizes = (part.start, part.stop - part.start, part.size - part.stop)
-            kept = tuple(size for size in sizes if size)
-            result = _piece(site, result, part.axis, kept, min(part.start, 1))
+            result = _between(site, result, part.axis, part.start, part.stop, part.size)
         steps = {part.axis: part.step for part in pooled}
         result = site.add(MaxPool((1, 1), (steps.get(2, 1), steps.get(3, 1))), result)
         ranges = tuple(part for part in ranges if part not in pooled)
@@ -82,7 +80,7 @@ def _part(site: Site, data: Value, part: Range) -> Value:
         return data
     points = _common_points(site, part)
     if any(part.start < point < part.stop for point in points):
-        points = [point for point in (part.start, part.stop) if 0 < point < part.size]
+        return _between(site, data, part.axis, part.start, part.stop, part.size)
     edges = [0, *points, part.size]
     sizes = tuple(after - before for before, after in itertools.pairwise(edges))
     return _piece(site, data, part.axis, sizes, edges.index(part.start))
@@ -99,9 +97,14 @@ def _every(site: Site, data: Value, part: Range) -> Value:
     shape = site.moved_type(data).shape
     outer, inner = shape[: part.axis], shape[part.axis + 1 :]
     apart = site.add(Reshape((*outer, part.count, part.step, *inner)), data)
-    sizes = tuple(size for size in (offset, 1, part.step - offset - 1) if size)
-    kept = _piece(site, apart, part.axis + 1, sizes, min(offset, 1))
+    kept = _between(site, apart, part.axis + 1, offset, offset + 1, part.step)
     return site.add(Reshape((*outer, part.count, *inner)), kept)
+
+
+def _between(site: Site, data: Value, axis: int, start: int, stop: int, size: int) -> Value:
+    """The positions from ``start`` to ``stop`` of an axis of that size, cut from the others."""
+    sizes = tuple(part for part in (start, stop - start, size - stop) if part)
+    return _piece(site, data, axis, sizes, min(start, 1))
 
 
 def _piece(site: Site, data: Value, axis: int, sizes: tuple[int, ...], number: int) -> Value:
