@@ -36,7 +36,7 @@ def _scatter_elements(site: Site) -> tuple[Value, ...]:
     """Sums of elements at the places of the maxima that a MaxPool gives, alone in a tensor of zeros."""
     if site.text("reduction", "none") != "add":
         raise NotLiftedError("it puts numbers in place of others")
-    places = _before_reshapes(site, site.value(1))
+    places = _before(site, site.value(1), Reshape)
     pooling = site.producer(places)
     if not isinstance(pooling.operator, Opaque) or (pooling.operator.op_type, places.port) != ("MaxPool", 1):
         raise NotLiftedError("it does not add at the places of maxima")
@@ -57,21 +57,19 @@ def _scatter_elements(site: Site) -> tuple[Value, ...]:
     return (site.add(Reshape((image.elements,)), sums),)
 
 
-def _before_reshapes(site: Site, value: Value) -> Value:
-    """The tensor whose elements are those of the value, in that order."""
+def _before(site: Site, value: Value, kind: type[Reshape | Broadcast]) -> Value:
+    """What a value is made of by operators of that kind."""
     node = site.producer(value)
-    while isinstance(node.operator, Reshape):
-        value = node.inputs[0]
+    while isinstance(node.operator, kind):
+        (value,) = node.inputs
         node = site.producer(value)
     return value
 
 
 def _repeated_number(site: Site, value: Value) -> Fraction | int | None:
     """The number that all elements of a tensor are known to equal; None for others."""
-    node = site.producer(value)
-    while isinstance(node.operator, Broadcast):
-        node = site.producer(node.inputs[0])
-    return node.operator.number if isinstance(node.operator, Weight) else None
+    operator = site.producer(_before(site, value, Broadcast)).operator
+    return operator.number if isinstance(operator, Weight) else None
 
 
 SCATTER: Mapping[str, Lifter] = {"ScatterElements": _scatter_elements, "ScatterND": _scatter_nd}
