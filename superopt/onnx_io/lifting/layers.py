@@ -176,16 +176,10 @@ def _conv_transpose(site: Site) -> tuple[Value, ...]:
     image, kernel = _image(site, site.value(0)), _image(site, site.value(1))
     operator: Operator = ConvTranspose(stride, margins if any(margins) else "valid", dilation)
     if groups != 1 or min(margins) < 0:
-        data, weight = site.type_of(image), site.type_of(kernel)
-        sizes = (
-            (data.shape[axis + 2] - 1) * stride[axis]
-            + (weight.shape[axis + 2] - 1) * dilation[axis]
-            + 1
-            - margins[axis]
-            - margins[axis + 2]
-            for axis in range(2)
-        )
-        shape = (data.shape[0], weight.shape[1] * groups, *sizes)
+        plain = ConvTranspose(stride, "valid", dilation)
+        (uncut,) = plain.infer_whole(site.type_of(image), site.type_of(kernel))
+        n, each, height, width = uncut.shape
+        shape = (n, each * groups, height - margins[0] - margins[2], width - margins[1] - margins[3])
         operator = ConvDataGradient(shape, stride, cut if any(cut) else "valid", dilation)
     result = site.add(operator, image, kernel)
     if site.has(2):
