@@ -24,7 +24,6 @@ from superopt.onnx_io.training.training_mode import ForwardSettings, in_training
 from superopt.ops.elementwise import Add, Multiply
 from superopt.ops.filled import Full
 from superopt.ops.gradients import SumTo
-from superopt.ops.precision import Cast
 from superopt.optimizer.parallel.topology import DeviceKind
 from superopt.optimizer.pipeline.runnable import loads, loads_lowered
 from superopt.optimizer.training.builder import StepBuilder
@@ -243,8 +242,7 @@ class _Step:
             )
         if self._has_scale:
             return editor.add(Input(LOSS_SCALE, type_)).value
-        one = editor.add(Full(1, type_.shape)).value
-        return one if type_.element is ElementType.FLOAT else editor.add(Cast("f64"), (one,)).value
+        return StepBuilder(editor).converted(editor.add(Full(1, type_.shape)).value, type_.element)
 
     def _written(
         self,
