@@ -122,8 +122,11 @@ def measure_collectives(
         on_progress=lambda message: progress(str(message["measuring"])),
         environment={"XLA_FLAGS": flags},
     )
-    early = UnjudgedError(f"collectives: the measurement ended early: {ending}; try a smaller --largest")
-    return measured_cluster(result_of(ending, early))
+    found = result_of(
+        ending,
+        lambda: UnjudgedError(f"collectives: the measurement ended early: {ending}; try a smaller --largest"),
+    )
+    return measured_cluster(found)
 
 
 def measured_cluster(found: JsonObject) -> MeasuredCluster:

@@ -85,7 +85,10 @@ def train_estimator(sampling: Sampling, path: Path, progress: Callable[[str], No
         on_progress=lambda message: progress(str(message["doing"])),
         writes=(path,),
     )
-    result_of(ending, UnjudgedError(f"estimator: the measurement ended early: {ending}; try fewer --kernels"))
+    result_of(
+        ending,
+        lambda: UnjudgedError(f"estimator: the measurement ended early: {ending}; try fewer --kernels"),
+    )
     return read_estimator(path)
 
 

@@ -360,7 +360,7 @@ def _write_original(job: Job, output: Path) -> None:
             stderr=job.stderr,
             descriptors=descriptors_in(job.written),
         )
-        result_of(ending, InvalidModelError(f"{model}: the original could not be copied either"))
+        result_of(ending, lambda: InvalidModelError(f"{model}: the original could not be copied either"))
         return
     with atomic_path(output) as part:
         shutil.copyfile(model, part)

@@ -150,12 +150,13 @@ def run_in_child(
                 remove_unfinished(path, child.pid)
 
 
-def result_of(ending: Ending, otherwise: SuperoptError) -> JsonObject:
-    """What the function returned. Raises the error that it raised, ``otherwise`` after any other ending."""
+def result_of(ending: Ending, otherwise: Callable[[], SuperoptError]) -> JsonObject:
+    """What the function returned. Raises the error that it raised, that of ``otherwise`` after any other
+    ending."""
     if isinstance(ending, Raised):
         raise ending.error()
     if not isinstance(ending, Returned):
-        raise otherwise
+        raise otherwise()
     return ending.result
 
 
