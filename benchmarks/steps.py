@@ -51,9 +51,8 @@ class Row:
         )
 
 
-def rows(text: str, cluster: Cluster, seconds: float) -> Iterator[Row]:
-    """The baselines that a search compares with, and what it finds, for the step NETWORK:BATCH:LOSS."""
-    step, network = planned_step(text), text.rpartition(":")[0].replace(":", ", ")
+def rows(network: str, step: PlannableStep, cluster: Cluster, seconds: float) -> Iterator[Row]:
+    """The baselines that a search compares with, and what it finds, for the step of a network."""
     for plan, simulation in _plans(step, cluster, seconds):
         sent, fullest = simulation.communication_bytes, max(simulation.memory_bytes)
         yield Row(network, len(cluster), plan, simulation.microseconds, sent, fullest)
@@ -107,8 +106,9 @@ def main() -> None:
     networks: Sequence[str] = given.networks
     sys.stdout.write(f"{HEADER}\n")
     for text in networks:
+        step, network = planned_step(text), text.rpartition(":")[0].replace(":", ", ")
         for count in given.devices:
-            for row in rows(text, machine(given.machine, count), given.seconds):
+            for row in rows(network, step, machine(given.machine, count), given.seconds):
                 sys.stdout.write(f"{row}\n")
                 sys.stdout.flush()
 

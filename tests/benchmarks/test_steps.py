@@ -10,7 +10,9 @@ from superopt.errors import InvalidOptionError
 
 
 def test_ours_is_not_slower_than_any_baseline() -> None:
-    found = list(rows("light-mlp:8:cross-entropy", machine("dgx-a100", 2), 10.0))
+    found = list(
+        rows("light-mlp, 8", planned_step("light-mlp:8:cross-entropy"), machine("dgx-a100", 2), 10.0)
+    )
     *baselines, waiting, late, apart, ours, limited = found
     data_parallel = {"one device", "ddp", "zero1", "zero2", "zero3", "ps"}
     assert {row.plan for row in baselines} == {*data_parallel, "Megatron 2-way"}
