@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from bisect import insort
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from superopt.errors import InvalidFileError
 from superopt.optimizer.cost.kernel import Kernel, main_operator
@@ -26,6 +27,9 @@ _LEAST_RUNS = 5
 """Minimum runs per measurement; a kernel for which time does not allow them is not measured."""
 
 
+_FORM = "form/"
+"""Begins the rest of the key of what the runtime executes, for any kernel."""
+
 _ANY = ""
 """All kinds of kernels together; a kind is the name of a main operator."""
 
@@ -45,18 +49,28 @@ def stored_costs(key: str, measurement: Measurement) -> dict[str, float]:
     return costs
 
 
-def stored_price(store: CostStore, key: str) -> Price | None:
-    """The price in a cost store, None if absent."""
+def stored_measurement(store: CostStore, key: str) -> Measurement | None:
+    """The measurement in a cost store, None if absent."""
     found = store.get_many((key, f"{key}/blocked", f"{key}/restoring"))
     if key not in found:
         return None
-    is_blocked = found.get(f"{key}/blocked", 0.0) > 0
-    return Price(rounded(found[key]), is_blocked, rounded(found.get(f"{key}/restoring", 0.0)))
+    return Measurement(found[key], found.get(f"{key}/blocked", 0.0) > 0, found.get(f"{key}/restoring", 0.0))
+
+
+def stored_price(store: CostStore, key: str) -> Price | None:
+    """The price in a cost store, None if absent."""
+    found = stored_measurement(store, key)
+    return None if found is None else _price(found)
+
+
+def _price(measurement: Measurement) -> Price:
+    return Price(rounded(measurement.microseconds), measurement.blocked, rounded(measurement.restoring))
 
 
 class Latency:
     """Microseconds on this machine: measured where possible, and stored permanently. ``recorded`` are the
-    kernels measured in this process. After ``deadline`` (monotonic clock), and once ``is_cut_short`` is true,
+    kernels measured in this process; kernels that the runtime executes in the same form have one measurement.
+    After ``deadline`` (monotonic clock), and once ``is_cut_short`` is true,
     prices are analytic."""
 
     unit = "us"
@@ -80,6 +94,7 @@ class Latency:
         self._slowness: dict[str, list[float]] = {}
         self.roofline: Roofline = calibrate(self._measurer, store, self._prefix, deadline)
         self.recorded: dict[Kernel, Measurement] = {}
+        self._forms: dict[str, Measurement] = {}
         self.deadline = deadline
         self.is_cut_short: Callable[[], bool] = lambda: False
 
@@ -126,7 +141,7 @@ class Latency:
         if price is None:
             takes = _LEAST_RUNS * self.bound(kernel) / 1e6
             in_time = time.monotonic() + takes < self.deadline and not self.is_cut_short()
-            measurement = self._measurer.measure(kernel) if in_time else None
+            measurement = self._measurer.measure(kernel, self._of_form) if in_time else None
             price = self._analytic(kernel) if measurement is None else self._recorded(kernel, measurement)
             self._prices[kernel] = price
         elif kernel in self._fresh:
@@ -144,8 +159,22 @@ class Latency:
             left -= shares[kernel]
             measurement = self._measurer.measure(kernel)
             if measurement is not None and _own(measurement) < _own(self.recorded[kernel]):
-                self._prices[kernel] = self._recorded(kernel, measurement)
+                for other in self._alike(kernel, measurement):
+                    self._prices[other] = self._recorded(other, measurement)
         self._fresh.clear()
+
+    def _of_form(self, form: str) -> Measurement | None:
+        """What was measured of a kernel that is executed in the same form."""
+        if form not in self._forms:
+            found = stored_measurement(self._store, self._prefix + _FORM + form)
+            if found is not None:
+                self._forms[form] = replace(found, form=form)
+        return self._forms.get(form)
+
+    def _alike(self, kernel: Kernel, measurement: Measurement) -> Sequence[Kernel]:
+        """The kernel, and others that are executed in the same form."""
+        form = measurement.form
+        return [k for k, m in self.recorded.items() if k == kernel or (form and m.form == form)]
 
     def _remembered(self, kernel: Kernel) -> Price | None:
         if is_free(kernel):
@@ -156,11 +185,14 @@ class Latency:
         return stored_price(self._store, key)
 
     def _recorded(self, kernel: Kernel, measurement: Measurement) -> Price:
-        key = self._prefix + kernel.fingerprint
-        self._store.put_many(stored_costs(key, measurement))
+        costs = stored_costs(self._prefix + kernel.fingerprint, measurement)
+        if measurement.form:
+            costs.update(stored_costs(self._prefix + _FORM + measurement.form, measurement))
+            self._forms[measurement.form] = measurement
+        self._store.put_many(costs)
         self._fresh.setdefault(kernel, 1)
         self.recorded[kernel] = measurement
-        price = Price(rounded(measurement.microseconds), measurement.blocked, rounded(measurement.restoring))
+        price = _price(measurement)
         self._learn(kernel, price)
         return price
 

@@ -1,5 +1,7 @@
 """Measure kernels: each is run as its own model at the runtime's full optimisation level.
 
+Kernels that the runtime executes in the same form are measured once, so that their prices are equal.
+
 A short kernel is replicated many times in one model, so that its price includes the runtime's overhead per
 kernel but not its overhead per run. The runtime keeps images in a blocked layout; for kernels on images its
 profile is used: converting an input for this kernel counts towards its price, converting its result does not.
@@ -8,8 +10,11 @@ profile is used: converting an input for this kernel counts towards its price, c
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -24,6 +29,7 @@ from superopt.onnx_io.changes.copies import (
     with_blocked_inputs,
 )
 from superopt.ops.shape import Reshape
+from superopt.optimizer.cost.executed_kernels import load_and_list
 from superopt.optimizer.cost.kernel import Kernel, KernelStep, Source, can_be_blocked
 from superopt.optimizer.cost.kernel_model import can_be_built, input_of, kernel_model
 from superopt.optimizer.cost.machine import Residence, bytes_of
@@ -69,11 +75,18 @@ _REORDER_OUTPUT = "ReorderOutput"
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """Microseconds of a kernel; whether its result is in the runtime's layout for images; and how many of the
-    microseconds convert its inputs out of that layout."""
+    microseconds convert its inputs out of that layout. ``form``: a digest of what the runtime executes for
+    it, "" if that is not known."""
 
     microseconds: float
     blocked: bool = False
     restoring: float = 0.0
+    form: str = ""
+
+
+def _unknown(form: str) -> None:
+    """No form is known."""
+    del form
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,43 +112,58 @@ class Measurer:
         """Whether the kernel can be built as a model of reasonable size with concrete shapes."""
         return can_be_built(kernel)
 
-    def measure(self, kernel: Kernel) -> Measurement | None:
-        """The price of a measurable kernel; None when the runtime rejects it."""
+    def measure(
+        self, kernel: Kernel, known: Callable[[str], Measurement | None] = _unknown
+    ) -> Measurement | None:
+        """The price of a measurable kernel: that of its form if it is ``known``. None when the runtime
+        rejects it."""
         try:
             model = kernel_model(kernel)
             is_image = self._provider is Provider.CPU and _concerns_images(kernel)
-            alone = self._profiled(kernel, model) if is_image else self._clocked(kernel, model)
+            with self._opened(kernel, model, is_image=is_image) as (loaded, form):
+                found = known(form) if form else None
+                if found is not None:
+                    return found
+                alone = (self._profiled if is_image else self._clocked)(kernel, model, loaded)
             if alone.microseconds >= _LONG:
-                return Measurement(alone.microseconds, alone.blocked)
-            return self._in_copies(kernel, model, alone)
+                return Measurement(alone.microseconds, alone.blocked, form=form)
+            return dataclasses.replace(self._in_copies(kernel, model, alone), form=form)
         except (RuntimeRefusedError, UnsupportedError):
             return None
 
-    def _loaded(self, model: bytes) -> LoadedModel:
-        return LoadedModel(model, self._threads, provider=self._provider)
+    @contextmanager
+    def _opened(self, kernel: Kernel, model: bytes, *, is_image: bool) -> Generator[tuple[LoadedModel, str]]:
+        """The kernel's model, profiled if it is about images, with the form in which it is executed."""
+        with tempfile.TemporaryDirectory(prefix="superopt-kernel-") as name:
+            directory = Path(name)
+            profile = directory / "run" if is_image else None
+            if is_image:
+                model = with_blocked_inputs(model, _blocked_inputs(kernel))
+            loaded, executes = load_and_list(
+                model, self._threads, self._provider, directory, profile, _WITHOUT if is_image else ()
+            )
+            yield loaded, "" if executes is None else f"{executes.digest[:32]}/{kernel.residence.value}"
 
-    def _clocked(self, kernel: Kernel, model: bytes) -> _Alone:
+    def _clocked(self, kernel: Kernel, model: bytes, loaded: LoadedModel) -> _Alone:
         """Wall-clock time of the kernel; approximate unless it is long."""
         feeds = _feeds(kernel, ())
-        run, caches = self._loaded(model).bind(feeds), Caches(kernel, feeds)
+        run, caches = loaded.bind(feeds), Caches(kernel, feeds)
         empty = self._base(kernel, model, ())
         times = look(run)
         if fastest(times) - empty >= _LONG:
             times += timed(run, caches, _BUDGET_OF_LONG)
         return _Alone(fastest(times) - empty)
 
-    def _profiled(self, kernel: Kernel, model: bytes) -> _Alone:
+    def _profiled(self, kernel: Kernel, model: bytes, loaded: LoadedModel) -> _Alone:
         """Profiled time of the kernel; approximate unless it is long."""
         blocked = _blocked_inputs(kernel)
         feeds = _feeds(kernel, blocked)
         empty = self._base(kernel, model, ())
-        blocked_model = with_blocked_inputs(model, blocked)
-        with profiled_model(blocked_model, self._threads, without=_WITHOUT) as loaded:
-            run, caches = loaded.bind(feeds), Caches(kernel, feeds)
-            times = look(run)
-            if fastest(times) - empty >= _LONG:
-                times += timed(run, caches, _BUDGET_OF_LONG)
-            runs = loaded.end_profile()
+        run, caches = loaded.bind(feeds), Caches(kernel, feeds)
+        times = look(run)
+        if fastest(times) - empty >= _LONG:
+            times += timed(run, caches, _BUDGET_OF_LONG)
+        runs = loaded.end_profile()
         seen = [_without_makers(run) for run in runs]
         if not all(seen):
             return _Alone(0.0)

@@ -23,7 +23,8 @@ _FLOATS = frozenset(
 @dataclass(frozen=True, slots=True)
 class Executed:
     """Counts of operators, those in bodies included, and a digest of all nodes with their connections.
-    Weights are identified by type and shape, integers (which may be sizes) by content."""
+    Inputs are identified by place and type, weights by type and shape, integers (which may be sizes) by
+    content."""
 
     kernels: Mapping[str, int]
     digest: str
@@ -49,7 +50,10 @@ def executed(path: Path) -> Executed:
 def _graph(graph: onnx.GraphProto, outer: Mapping[str, str]) -> str:
     """The digest of a graph: of its nodes, each identified by its operands, and of its outputs in order."""
     known = dict(outer)
-    known.update((port.name, _digest(b"input", port.name)) for port in graph.input)
+    known.update(
+        (port.name, _digest(b"input", str(place), port.type.SerializeToString(deterministic=True)))
+        for place, port in enumerate(graph.input)
+    )
     known.update((tensor.name, _digest(_weight(tensor))) for tensor in graph.initializer)
     known.update(
         (sparse.values.name, _digest(sparse.SerializeToString())) for sparse in graph.sparse_initializer

@@ -90,6 +90,15 @@ def nest(proto: onnx.ModelProto) -> None:
     proto.graph.node[4].attribute[0].g.node[0].op_type = "Exp"
 
 
+def relabel(proto: onnx.ModelProto) -> None:
+    proto.graph.input[0].name = "data"
+    proto.graph.node[0].input[0] = "data"
+
+
+def grow(proto: onnx.ModelProto) -> None:
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 8
+
+
 def listed(proto: onnx.ModelProto, path: Path) -> Executed:
     onnx.save(proto, path)
     return executed(path)
@@ -99,6 +108,8 @@ def listed(proto: onnx.ModelProto, path: Path) -> Executed:
     ("change", "is_same"),
     [
         (rename, True),
+        (relabel, True),
+        (grow, False),
         (reorder, True),
         (reweigh, True),
         (resize, False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from superopt.errors import InvalidModelError
@@ -10,17 +11,22 @@ from superopt.optimizer.cost.runtime import LoadedModel, ModelFile, Provider
 
 
 def load_and_list(
-    model: ModelFile, threads: int, provider: Provider, directory: Path
+    model: ModelFile,
+    threads: int,
+    provider: Provider,
+    directory: Path,
+    profile: Path | None = None,
+    without: Sequence[str] = (),
 ) -> tuple[LoadedModel, Executed | None]:
     """Loads a model and lists the kernels that the runtime executes; None where the runtime does not report
-    them. Needs room in ``directory`` for the model while it loads. Raises RuntimeRefusedError when it does
-    not load."""
+    them. Needs room in ``directory`` for the model while it loads; ``profile`` and ``without`` are those of
+    ``LoadedModel``. Raises RuntimeRefusedError when it does not load."""
     path = directory / "executed.onnx"
     try:
-        loaded = LoadedModel(model, threads, provider=provider, optimized=path)
+        loaded = LoadedModel(model, threads, profile, provider, without, path)
         return loaded, executed(path)
     except InvalidModelError:
-        return LoadedModel(model, threads, provider=provider), None
+        return LoadedModel(model, threads, profile, provider, without), None
     finally:
         for written in directory.glob(f"{path.name}*"):
             written.unlink()
