@@ -75,6 +75,26 @@ class Add(BinaryElementwise):
 
 @register
 @dataclass(frozen=True, slots=True)
+class Sum(BinaryElementwise):
+    """x + y by ONNX's operator for sums of any number of tensors, which a runtime does not fuse with what
+    follows."""
+
+    name: ClassVar[str] = "sum"
+    from_rules: ClassVar[bool] = True
+    polynomial: ClassVar[bool] = True
+    composite: ClassVar[bool] = True
+    linear: ClassVar[bool] = True
+    keeps_zero: ClassVar[bool] = True
+    commutative: ClassVar[bool] = True
+    neutral: ClassVar[int | None] = 0
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Sum."""
+        return (domain.add(arrays[0], arrays[1]),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
 class Subtract(BinaryElementwise):
     """x - y."""
 

@@ -18,8 +18,16 @@ BIASES = ("folding", 3, "conv", "channel_scale", "bias_add", "affine")
 FOLDS = ("folding", 4, "conv", "kernel_response", "channel_scale", "bias_add", "affine")
 FIRST = ("kernels", 2)
 NORM = ("vision", 5)
+RESIDUALS = ("residuals", 2)
 
 FOUND: dict[str, tuple[tuple[str | int, ...], str]] = {
+    "a sum that is not fused": (
+        RESIDUALS,
+        (
+            "layer_normalization[epsilon=epsilon](add(x, y), z, w)"
+            " <=> layer_normalization[epsilon=epsilon](sum(x, y), z, w)"
+        ),
+    ),
     "convolutions of one image merged": (
         MERGES,
         (

@@ -40,7 +40,7 @@ from superopt.ops.convolution import (
     IdentityKernel,
     KernelResponse,
 )
-from superopt.ops.elementwise import Add, Divide, Identity, Multiply, Power, Scale, Sqrt, Subtract
+from superopt.ops.elementwise import Add, Divide, Identity, Multiply, Power, Scale, Sqrt, Subtract, Sum
 from superopt.ops.filled import Full, Ones
 from superopt.ops.filter_algorithms import KARATSUBA
 from superopt.ops.lookup import Lookup
@@ -97,7 +97,7 @@ def poolings() -> Iterator[Case]:
 CASES = (
     *(
         Case(operator, ((2, 3), (2, 3)))
-        for operator in (Add(), Subtract(), Multiply(), Divide(), Maximum(), Minimum())
+        for operator in (Add(), Sum(), Subtract(), Multiply(), Divide(), Maximum(), Minimum())
     ),
     *(Case(operator, ((), ())) for operator in (Add(), Multiply())),
     Case(Scale(), ((2, 3), ())),

@@ -225,12 +225,14 @@ def relevant(axioms: Sequence[Equation], goal: Equation, rounds: int) -> tuple[E
     """Return the axioms about operators of the goal, or of the axioms found so far, repeated ``rounds``
     times.
 
-    If the goal divides no tensor, neither do these axioms.
+    If the goal divides no tensor, neither do these axioms. If it has no operator that only rules introduce,
+    neither do they.
     """
     known = _operators(goal.left) | _operators(goal.right)
     known |= {_TAKING_APART[operator] for operator in known if operator in _TAKING_APART}
-    if not _divides(known):
-        axioms = [a for a in axioms if not _divides(_operators(a.left) | _operators(a.right))]
+    for special in (_divides, _is_from_rules):
+        if not special(known):
+            axioms = [a for a in axioms if not special(_operators(a.left) | _operators(a.right))]
     sides = [(_operators(axiom.left), _operators(axiom.right)) for axiom in axioms]
     for _ in range(rounds):
         known = known.union(
@@ -248,6 +250,10 @@ def _operators(terms: tuple[Term, ...]) -> frozenset[str]:
 
 def _divides(operators: Iterable[str]) -> bool:
     return any(issubclass(OPERATORS[name], ParallelOperator) for name in operators)
+
+
+def _is_from_rules(operators: Iterable[str]) -> bool:
+    return any(OPERATORS[name].from_rules for name in operators)
 
 
 def _open_attributes(*terms: Term) -> frozenset[str]:

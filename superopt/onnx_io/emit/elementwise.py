@@ -22,20 +22,21 @@ from superopt.ops.activation import Gelu, HardSigmoid, HardSwish, LogSoftmax, Si
 from superopt.ops.affine import ChannelOperator
 from superopt.ops.base import Operator, axis_of
 from superopt.ops.convolution import Conv
-from superopt.ops.elementwise import Add, Divide, Multiply, Power, Scale, Subtract
+from superopt.ops.elementwise import Add, Divide, Multiply, Power, Scale, Subtract, Sum
 from superopt.ops.order import Clip, Extremum, Maximum, Minimum
 from superopt.ops.shape import Broadcast
 
 BINARY: dict[type[Operator], str] = {
     Add: "Add",
     Subtract: "Sub",
+    Sum: "Sum",
     Multiply: "Mul",
     Divide: "Div",
     Maximum: "Max",
     Minimum: "Min",
 }
-EXTREMA_BROADCAST = 8
-"""The opset since which Max and Min broadcast their operands."""
+VARIADIC_BROADCAST = 8
+"""The opset since which Max, Min and Sum broadcast their operands."""
 
 
 def number(writer: Writer, value: float, element: ElementType) -> str:
@@ -97,7 +98,7 @@ def _inner(part: Part, count: int) -> tuple[Dimension, ...]:
 
 
 def pointwise(emission: Emission, node: Node) -> Recipe:
-    """Add, Sub, Mul, Div, Max, Min.
+    """Add, Sub, Mul, Div, Max, Min, Sum.
 
     A constant comes second where the order does not matter: ONNX Runtime 1.31 fuses a layer normalisation
     that adds its epsilon as the first operand, and then uses 1e-5 instead.
@@ -109,7 +110,7 @@ def pointwise(emission: Emission, node: Node) -> Recipe:
     if node.operator.commutative:
         inputs = tuple(sorted(inputs, key=lambda value: emission.is_constant(emission.resolve(value))))
     parts: tuple[Operand | Number, ...] = tuple(map(Operand, inputs))
-    if emission.opset >= EXTREMA_BROADCAST or not isinstance(node.operator, Extremum):
+    if emission.opset >= VARIADIC_BROADCAST or not isinstance(node.operator, Extremum | Sum):
         parts = without_broadcasts(emission, inputs, target)
 
     singles = [single_element(emission, part, target) for part in parts]

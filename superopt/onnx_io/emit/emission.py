@@ -31,7 +31,7 @@ from superopt.ops.bilinear import BilinearConv, FilterTransform
 from superopt.ops.bilinear_product import BilinearMatmul, ProductTransform
 from superopt.ops.conv_gradients import ConvDataGradient, ConvWeightGradient
 from superopt.ops.convolution import Conv, Enlarge, KernelResponse
-from superopt.ops.elementwise import Add, Divide, Multiply, Power, Scale, Subtract
+from superopt.ops.elementwise import Add, Divide, Multiply, Power, Scale, Subtract, Sum
 from superopt.ops.filled import Full, Ones
 from superopt.ops.gradients import (
     ChannelSum,
@@ -115,6 +115,7 @@ EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
     Softmax: elementwise.softmax,
     Split: shape.split,
     Subtract: elementwise.pointwise,
+    Sum: elementwise.pointwise,
     SumTo: gradients.sum_to,
     Transpose: shape.transpose,
     Unreshape: shape.reshape,

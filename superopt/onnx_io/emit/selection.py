@@ -5,7 +5,7 @@ from __future__ import annotations
 from superopt.errors import UnsupportedError
 from superopt.ir.graph import Node
 from superopt.ir.types import ElementType
-from superopt.onnx_io.emit.elementwise import EXTREMA_BROADCAST, number, without_broadcasts
+from superopt.onnx_io.emit.elementwise import VARIADIC_BROADCAST, number, without_broadcasts
 from superopt.onnx_io.emit.recipes import Emission, Operand, Recipe, Writer
 from superopt.onnx_io.protos import ONNX_ELEMENTS
 from superopt.ops.base import Operator
@@ -57,7 +57,7 @@ def pointwise(emission: Emission, node: Node) -> Recipe:
 def lookup(emission: Emission, node: Node) -> Recipe:
     """Gather along the first axis; indices that are numbers are rounded to the nearest row first."""
     count, indices = emission.type(node.inputs[0]).shape[0], emission.type(node.inputs[1]).element
-    if indices.is_float and emission.opset < EXTREMA_BROADCAST:
+    if indices.is_float and emission.opset < VARIADIC_BROADCAST:
         raise UnsupportedError(f"lookup: operator set {emission.opset} needs whole numbers as indices")
     if indices.is_float and not isinstance(count, int):
         raise UnsupportedError(f"lookup: indices that are numbers need a known number of rows, got {count}")

@@ -115,7 +115,9 @@ def _vectors(_: Attributes, *shapes: Shape) -> Shape:
 
 
 SHAPES: Mapping[str, ShapeOf] = {
-    **dict.fromkeys(("add", "sub", "mul", "div", "identity", "sqrt", "power", "relu", "sigmoid"), _same),
+    **dict.fromkeys(
+        ("add", "sum", "sub", "mul", "div", "identity", "sqrt", "power", "relu", "sigmoid"), _same
+    ),
     **dict.fromkeys(("tanh", "hard_sigmoid", "hard_swish", "silu", "erf", "gelu", "exp", "log"), _same),
     **dict.fromkeys(("maximum", "minimum", "absolute", "clip", "leaky_relu"), _same),
     **dict.fromkeys(
@@ -131,6 +133,7 @@ SHAPES: Mapping[str, ShapeOf] = {
 
 VALUES: Mapping[str, ValueOf] = {
     "add": lambda _, x, y: x + y,
+    "sum": lambda _, x, y: x + y,
     "sub": lambda _, x, y: x - y,
     "mul": lambda _, x, y: x * y,
     "div": lambda _, x, y: quotient(x, y),
