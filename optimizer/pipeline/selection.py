@@ -12,6 +12,7 @@ from superopt.ir.terms import Application, Term, applications
 from superopt.onnx_io import LiftedModel, has_form
 from superopt.onnx_io.protos import nodes_within
 from superopt.ops.base import OPERATORS
+from superopt.ops.definite_sign import is_nonpositive
 from superopt.ops.roles import FusionRole, Product
 from superopt.options import Options
 from superopt.rewriting import Substitution
@@ -72,17 +73,20 @@ def kept_nodes(lifted: LiftedModel, names: Sequence[str]) -> frozenset[NodeId]:
 
 def is_safe_with_infinities(substitution: Substitution) -> bool:
     """Whether finite values stay finite in floating point, since the equation holds only over the reals.
-    Rejects directions that introduce an exponential, because its equivalent need not overflow, and those that
-    introduce a product with an identity matrix, which computes 0 times infinity for infinite attention
-    masks."""
+    Rejects directions that introduce an exponential of what may be positive, because its equivalent need not
+    overflow, and those that introduce a product with an identity matrix, which computes 0 times infinity for
+    infinite attention masks."""
     return not (_introduces_overflow(substitution) or _multiplies_by_zeros(substitution))
 
 
 def _introduces_overflow(substitution: Substitution) -> bool:
-    source, target = (
-        {t.operator for t in applications(*s)} for s in (substitution.source, substitution.target)
+    source = {term.operator for term in applications(*substitution.source)}
+    return any(
+        OPERATORS[term.operator].overflows
+        and term.operator not in source
+        and not all(map(is_nonpositive, term.inputs))
+        for term in applications(*substitution.target)
     )
-    return any(OPERATORS[name].overflows for name in target - source)
 
 
 def _multiplies_by_zeros(substitution: Substitution) -> bool:

@@ -165,6 +165,44 @@ class Silu(UnaryElementwise):
 
 @register
 @dataclass(frozen=True, slots=True)
+class Softplus(UnaryElementwise):
+    """log(1 + exp(x)), as the positive part of x and log(1 + exp(-|x|)), which does not overflow."""
+
+    name: ClassVar[str] = "softplus"
+    comparing: ClassVar[bool] = True
+    composite: ClassVar[bool] = True
+    onnx: ClassVar[OnnxForm | None] = OnnxForm("Softplus")
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """The positive part, and what is added to it."""
+        (x,) = arrays
+        decay = domain.exp(domain.negate(domain.maximum(x, domain.negate(x))))
+        above = domain.apply("log", domain.add(domain.rational(1), decay))
+        return (domain.add(rectified(domain, x), above),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Elu(UnaryElementwise):
+    """x where it is positive, else alpha (exp(x) - 1)."""
+
+    name: ClassVar[str] = "elu"
+    comparing: ClassVar[bool] = True
+    composite: ClassVar[bool] = True
+    keeps_zero: ClassVar[bool] = True
+    onnx: ClassVar[OnnxForm | None] = OnnxForm("Elu", attributes=(("alpha", "alpha"),), since=6)
+    alpha: Fraction | int = 1
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """The positive part, and the exponential of what is not positive."""
+        (x,) = arrays
+        decay = domain.exp(domain.minimum(x, domain.rational(0)))
+        below = domain.multiply(domain.subtract(decay, domain.rational(1)), domain.rational(self.alpha))
+        return (domain.add(rectified(domain, x), below),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
 class Erf(UnaryElementwise):
     """The error function."""
 

@@ -142,7 +142,18 @@ class Stitcher:
             return self._put(
                 "Add", f"{self._put('Mul', f'{scaled} {self._weight(WIDTH)}')} {self._weight(WIDTH)}"
             )
-        simple = ("Relu", "Sigmoid", "Tanh", "Identity", "Neg", "Elu", "Erf", "Softmax", "Dropout")
+        simple = (
+            "Relu",
+            "Sigmoid",
+            "Tanh",
+            "Identity",
+            "Neg",
+            "Elu",
+            "Softsign",
+            "Erf",
+            "Softmax",
+            "Dropout",
+        )
         return self._put(self._dice.choice(simple), a)
 
     def _mean(self, a: str) -> str:

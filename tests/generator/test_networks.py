@@ -19,8 +19,17 @@ FOLDS = ("folding", 4, "conv", "kernel_response", "channel_scale", "bias_add", "
 FIRST = ("kernels", 2)
 NORM = ("vision", 5)
 RESIDUALS = ("residuals", 2)
+EXPONENTIALS = ("exponentials", 7)
 
 FOUND: dict[str, tuple[tuple[str | int, ...], str]] = {
+    "softplus without overflow": (
+        EXPONENTIALS,
+        "add(relu(x), log(add(exp(scale(absolute(x), full[value=-1])), ones()))) <=> softplus(x)",
+    ),
+    "elu in its parts": (
+        EXPONENTIALS,
+        "add(relu(x), sub(exp(minimum(x, full[value=0])), ones())) <=> elu(x)",
+    ),
     "a sum that is not fused": (
         RESIDUALS,
         (

@@ -51,7 +51,7 @@ def substitutions() -> tuple[Substitution, ...]:
     return tuple(s for rule in rules for s in substitutions_of(parse_equation(rule), rule))
 
 
-NOT_UNDERSTOOD = {"Clip", "Concat", "Elu", "Gather", "If", "Pad", "Shape"}
+NOT_UNDERSTOOD = {"Clip", "Concat", "Gather", "If", "Pad", "Shape", "Softsign"}
 """Activations without an operator, what calculates sizes, a pad that something else reads, other bounds.
 
 ONNX does not always know the rank of what they give.
@@ -139,7 +139,7 @@ class Grower:
                 pooled = self._put("GlobalAveragePool", a)
                 made = self._put("Mul", f"{b} {self._put('Sigmoid', pooled)}")
             case 12:
-                made = self._put("Elu", a)
+                made = self._put("Softsign", a)
             case 13:
                 rows = self._put("Reshape", f"{a} {self._shape(0, 4, 25)}")
                 product = self._put("MatMul", f"{rows} {self._weight(25, 25)}")

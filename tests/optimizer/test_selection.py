@@ -10,7 +10,7 @@ from superopt.ir import Dimension, ElementType, Graph, Input, TensorType, Weight
 from superopt.ir.dimensions import symbol
 from superopt.ops.convolution import Conv
 from superopt.ops.matrix import Matmul
-from superopt.optimizer.pipeline.selection import usable_rules
+from superopt.optimizer.pipeline.selection import is_safe_with_infinities, usable_rules
 from superopt.optimizer.search import RuleSet
 from superopt.options import Options
 from superopt.rewriting import apply_match, substitutions_of
@@ -103,3 +103,19 @@ def test_products_by_blocks_need_an_even_number_of_rows(
     graph = editor.build()
     matches = RuleSet(BLOCKS).matches(graph, graph.weight_only)
     assert sum(apply_match(graph, match) is not None for match in matches) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "is_safe"),
+    [
+        ("softplus(x) => add(relu(x), log(add(exp(scale(absolute(x), full[value=-1])), ones())))", True),
+        ("elu(x) => add(relu(x), sub(exp(minimum(x, full[value=0])), ones()))", True),
+        ("elu(x) => add(relu(x), sub(exp(minimum(x, full[value=1])), ones()))", False),
+        ("softplus(x) => log(add(exp(x), ones()))", False),
+        ("softplus(x) => log(add(exp(scale(absolute(x), full[value=2])), ones()))", False),
+        ("exp(add(x, y)) => mul(exp(x), exp(y))", True),
+    ],
+)
+def test_exponentials_of_what_may_be_positive_are_not_introduced(text: str, is_safe: bool) -> None:  # noqa: FBT001
+    (rule,) = substitutions_of(parse_equation(text), text)
+    assert is_safe_with_infinities(rule) is is_safe

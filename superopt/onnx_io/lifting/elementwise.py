@@ -12,7 +12,7 @@ from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import Value
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.lifting.site import NotLiftedError, Site, finite_fraction
-from superopt.ops.activation import HardSigmoid, Relu
+from superopt.ops.activation import Elu, HardSigmoid, Relu, Softplus, Tanh
 from superopt.ops.affine import BiasAdd, ChannelScale
 from superopt.ops.base import Operator
 from superopt.ops.elementwise import Add, Divide, Identity, Multiply, Power, Scale, Subtract
@@ -274,6 +274,19 @@ def _prelu(site: Site) -> tuple[Value, ...]:
     return (site.add(PRelu(axis), site.value(0), _vector(site, site.value(1))),)
 
 
+def _mish(site: Site) -> tuple[Value, ...]:
+    data = site.value(0)
+    gate = site.add(Tanh(), site.add(Softplus(), data))
+    return (site.add(Multiply(), data, gate),)
+
+
+def _selu(site: Site) -> tuple[Value, ...]:
+    alpha = _single(site.decimal("alpha", 1.67326319217681884765625), "alpha")
+    gamma = _single(site.decimal("gamma", 1.05070102214813232421875), "gamma")
+    own = site.type(0)
+    return (site.add(Scale(), site.add(Elu(alpha), site.value(0)), site.number(gamma, own.element)),)
+
+
 def _extremum(operator: Operator) -> Lifter:
     """Max and Min of any number of operands."""
 
@@ -299,9 +312,11 @@ ELEMENTWISE: Mapping[str, Lifter] = {
     "Identity": _identity,
     "Max": _extremum(Maximum()),
     "Min": _extremum(Minimum()),
+    "Mish": _mish,
     "Mul": _or_of_integers(_multiply, Multiply()),
     "PRelu": _prelu,
     "Pow": _power,
+    "Selu": _selu,
     "Sub": _or_of_integers(_subtract, Subtract()),
     "Sum": _sum,
 }

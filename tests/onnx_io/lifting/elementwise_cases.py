@@ -11,6 +11,33 @@ from tests.onnx_io.lifting.case import Case
 
 ELEMENTWISE = (
     Case(
+        "activations with exponentials",
+        [
+            node("Softplus", "x", "a"),
+            node("Elu", "a", "b", alpha=0.5),
+            node("Selu", "b", "c"),
+            node("Celu", "c", "y"),
+        ],
+        [value("x", ["n", 4])],
+        lifted="""
+            x = input: f32[n, 4]
+            %1 = softplus(x): f32[n, 4]
+            %2 = elu[alpha=1/2](%1): f32[n, 4]
+            %3 = elu[alpha=3974/2375](%2): f32[n, 4]
+            superopt/number/1.0507009794507394/float = weight: f32[]
+            %5 = scale(%3, superopt/number/1.0507009794507394/float): f32[n, 4]
+            %6 = opaque[domain=, op_type=Celu, index=3, reason=no operator describes it](%5): f32[n, 4]
+            return %6
+        """,
+        written="""
+            a = Softplus(x)
+            b = Elu(a)
+            superopt/elu_3 = Elu(b)
+            c = Mul(superopt/elu_3, superopt/weight_0)
+            y = Celu(c)
+        """,
+    ),
+    Case(
         "slopes",
         [
             node("PRelu", "x s", "a"),

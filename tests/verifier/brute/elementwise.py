@@ -118,7 +118,9 @@ SHAPES: Mapping[str, ShapeOf] = {
     **dict.fromkeys(
         ("add", "sum", "sub", "mul", "div", "identity", "sqrt", "power", "relu", "sigmoid"), _same
     ),
-    **dict.fromkeys(("tanh", "hard_sigmoid", "hard_swish", "silu", "erf", "gelu", "exp", "log"), _same),
+    **dict.fromkeys(
+        ("tanh", "hard_sigmoid", "hard_swish", "silu", "erf", "gelu", "exp", "log", "softplus", "elu"), _same
+    ),
     **dict.fromkeys(("maximum", "minimum", "absolute", "clip", "leaky_relu"), _same),
     **dict.fromkeys(
         ("cast", "select", "greater", "equal", "logical_and", "logical_or", "logical_not"), _same
@@ -134,6 +136,10 @@ SHAPES: Mapping[str, ShapeOf] = {
 VALUES: Mapping[str, ValueOf] = {
     "add": lambda _, x, y: x + y,
     "sum": lambda _, x, y: x + y,
+    "softplus": lambda _, x: np.logaddexp(0, x),
+    "elu": lambda attributes, x: np.where(
+        x > 0, x, float(attributes.get("alpha", 1)) * np.expm1(np.minimum(x, 0))
+    ),
     "sub": lambda _, x, y: x - y,
     "mul": lambda _, x, y: x * y,
     "div": lambda _, x, y: quotient(x, y),

@@ -1,0 +1,50 @@
+"""Terms whose elements are never negative, or never positive, for any real variables."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from superopt.ir.terms import Application, Term
+from superopt.ops.activation import Relu, Sigmoid
+from superopt.ops.elementwise import Scale, Sqrt
+from superopt.ops.filled import Full
+from superopt.ops.order import Absolute, Minimum
+from superopt.ops.reduction import Exp
+
+_NEVER_NEGATIVE = frozenset(operator.name for operator in (Absolute, Exp, Relu, Sigmoid, Sqrt))
+
+
+def is_nonnegative(term: Term) -> bool:
+    """Whether no element is negative, as far as the outermost operators show."""
+    return isinstance(term, Application) and (term.operator in _NEVER_NEGATIVE or _is_scaled(term, 1))
+
+
+def is_nonpositive(term: Term) -> bool:
+    """Whether no element is positive, as far as the outermost operators show."""
+    return isinstance(term, Application) and (_is_scaled(term, -1) or _is_at_most_0(term))
+
+
+def _is_at_most_0(term: Application) -> bool:
+    """Whether it is a minimum with a number that is not positive."""
+    numbers = map(_number, term.inputs) if term.operator == Minimum.name else ()
+    return any(number is not None and number <= 0 for number in numbers)
+
+
+def _is_scaled(term: Application, sign: int) -> bool:
+    """Whether it is a term that is never negative, times a number that is 0 or has this sign."""
+    if term.operator != Scale.name:
+        return False
+    scaled, factor = term.inputs
+    number = _number(factor)
+    return number is not None and sign * number >= 0 and is_nonnegative(scaled)
+
+
+def _number(term: Term) -> Fraction | int | None:
+    """The number that a constant tensor repeats, None for other terms."""
+    if not isinstance(term, Application) or term.operator != Full.name:
+        return None
+    number = term.attribute("value")
+    return number if isinstance(number, int | Fraction) else None
+
+
+__all__ = ["is_nonnegative", "is_nonpositive"]
