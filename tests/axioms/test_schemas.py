@@ -128,12 +128,12 @@ for f in element_wise and of_two:
 
 def test_marks_are_for_operators_with_a_trait() -> None:
     axioms = axioms_from_text({"f": MARKED})
-    assert axioms.ring == {"a-add", "a-sub", "a-mul"}
+    assert axioms.ring == {"a-add", "a-sub", "a-sum", "a-mul"}
     binary = (
-        *("add", "sub", "mul", "div", "maximum", "minimum"),
+        *("add", "sub", "sum", "mul", "div", "maximum", "minimum"),
         *("equal", "greater", "logical-and", "logical-or"),
     )
-    assert axioms.lemmas == {"a-sub", "a-minimum", *(f"b-{name}" for name in binary)}
+    assert axioms.lemmas == {"a-sub", "a-sum", "a-minimum", *(f"b-{name}" for name in binary)}
     assert {axioms.reasons[name] for name in axioms.by_name} == {"All of them.", "One of them."}
 
 
