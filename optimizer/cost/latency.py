@@ -70,8 +70,7 @@ def _price(measurement: Measurement) -> Price:
 class Latency:
     """Microseconds on this machine: measured where possible, and stored permanently. ``recorded`` are the
     kernels measured in this process; kernels that the runtime executes in the same form have one measurement.
-    After ``deadline`` (monotonic clock), and once ``is_cut_short`` is true,
-    prices are analytic."""
+    After ``deadline`` (monotonic clock), and once ``is_cut_short`` is true, prices are analytic."""
 
     unit = "us"
     source = "measured"
@@ -94,7 +93,6 @@ class Latency:
         self._slowness: dict[str, list[float]] = {}
         self.roofline: Roofline = calibrate(self._measurer, store, self._prefix, deadline)
         self.recorded: dict[Kernel, Measurement] = {}
-        self._forms: dict[str, Measurement] = {}
         self.deadline = deadline
         self.is_cut_short: Callable[[], bool] = lambda: False
 
@@ -165,11 +163,8 @@ class Latency:
 
     def _of_form(self, form: str) -> Measurement | None:
         """What was measured of a kernel that is executed in the same form."""
-        if form not in self._forms:
-            found = stored_measurement(self._store, self._prefix + _FORM + form)
-            if found is not None:
-                self._forms[form] = replace(found, form=form)
-        return self._forms.get(form)
+        found = stored_measurement(self._store, self._prefix + _FORM + form)
+        return None if found is None else replace(found, form=form)
 
     def _alike(self, kernel: Kernel, measurement: Measurement) -> Sequence[Kernel]:
         """The kernel, and others that are executed in the same form."""
@@ -188,7 +183,6 @@ class Latency:
         costs = stored_costs(self._prefix + kernel.fingerprint, measurement)
         if measurement.form:
             costs.update(stored_costs(self._prefix + _FORM + measurement.form, measurement))
-            self._forms[measurement.form] = measurement
         self._store.put_many(costs)
         self._fresh.setdefault(kernel, 1)
         self.recorded[kernel] = measurement

@@ -84,11 +84,6 @@ class Measurement:
     form: str = ""
 
 
-def _unknown(form: str) -> None:
-    """No form is known."""
-    del form
-
-
 @dataclass(frozen=True, slots=True)
 class _Alone:
     """Results of running a single copy of a kernel. ``restored``: the number of tensors converted out of the
@@ -113,7 +108,7 @@ class Measurer:
         return can_be_built(kernel)
 
     def measure(
-        self, kernel: Kernel, known: Callable[[str], Measurement | None] = _unknown
+        self, kernel: Kernel, known: Callable[[str], Measurement | None] | None = None
     ) -> Measurement | None:
         """The price of a measurable kernel: that of its form if it is ``known``. None when the runtime
         rejects it."""
@@ -121,7 +116,7 @@ class Measurer:
             model = kernel_model(kernel)
             is_image = self._provider is Provider.CPU and _concerns_images(kernel)
             with self._opened(kernel, model, is_image=is_image) as (loaded, form):
-                found = known(form) if form else None
+                found = known(form) if known is not None and form else None
                 if found is not None:
                     return found
                 alone = (self._profiled if is_image else self._clocked)(kernel, model, loaded)

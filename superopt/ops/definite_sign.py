@@ -1,4 +1,4 @@
-"""Terms whose elements are never negative, or never positive, for any real variables."""
+"""Terms whose elements are never positive, for any real variables."""
 
 from __future__ import annotations
 
@@ -14,14 +14,9 @@ from superopt.ops.reduction import Exp
 _NEVER_NEGATIVE = frozenset(operator.name for operator in (Absolute, Exp, Relu, Sigmoid, Sqrt))
 
 
-def is_nonnegative(term: Term) -> bool:
-    """Whether no element is negative, as far as the outermost operators show."""
-    return isinstance(term, Application) and (term.operator in _NEVER_NEGATIVE or _is_scaled(term, 1))
-
-
 def is_nonpositive(term: Term) -> bool:
     """Whether no element is positive, as far as the outermost operators show."""
-    return isinstance(term, Application) and (_is_scaled(term, -1) or _is_at_most_0(term))
+    return isinstance(term, Application) and (_is_negated(term) or _is_at_most_0(term))
 
 
 def _is_at_most_0(term: Application) -> bool:
@@ -30,13 +25,14 @@ def _is_at_most_0(term: Application) -> bool:
     return any(number is not None and number <= 0 for number in numbers)
 
 
-def _is_scaled(term: Application, sign: int) -> bool:
-    """Whether it is a term that is never negative, times a number that is 0 or has this sign."""
+def _is_negated(term: Application) -> bool:
+    """Whether it is a term that is never negative, times a number that is not positive."""
     if term.operator != Scale.name:
         return False
     scaled, factor = term.inputs
     number = _number(factor)
-    return number is not None and sign * number >= 0 and is_nonnegative(scaled)
+    is_nonnegative = isinstance(scaled, Application) and scaled.operator in _NEVER_NEGATIVE
+    return is_nonnegative and number is not None and number <= 0
 
 
 def _number(term: Term) -> Fraction | int | None:
@@ -47,4 +43,4 @@ def _number(term: Term) -> Fraction | int | None:
     return number if isinstance(number, int | Fraction) else None
 
 
-__all__ = ["is_nonnegative", "is_nonpositive"]
+__all__ = ["is_nonpositive"]

@@ -77,38 +77,6 @@ def test_equal_blocks_are_measured_once() -> None:
     assert objective.measured == len(kernels) < len(cost.groups)
 
 
-def normalised_sum(*, in_parts: bool) -> Kernel:
-    """A sum of rows, normalised: by one operator, or by those that old exporters write."""
-    parts = (
-        "m = ReduceMean <axes = [-1]> (s) d = Sub(s, m) q = Pow(d, two) v = ReduceMean <axes = [-1]> (q)"
-        " e = Add(v, small) r = Sqrt(e) n = Div(d, r) p = Mul(n, g) y = Add(p, b)"
-    )
-    whole = "y = LayerNormalization <axis = -1, epsilon = 0.00001> (s, g, b)"
-    vectors = "float[4] g = {1, 2, 3, 4}, float[4] b = {4, 3, 2, 1}"
-    numbers = f"float two = {{2}}, float small = {{0.00001}}, {vectors}"
-    lifted = lifted_text(
-        f"(float[1,32,4] x, float[1,32,4] z) => (float[1,32,4] y) <{numbers}>"
-        f" {{ s = Add(x, z) {parts if in_parts else whole} }}"
-    )
-    sizes = Sizes(lifted.graph, {}, Origin(lifted))
-    (group,) = GraphCost.of(lifted.graph, Flops(), sizes).groups
-    return group.kernel
-
-
-def test_kernels_that_the_runtime_executes_alike_have_one_price() -> None:
-    store = MemoryCostStore()
-    whole, parts = normalised_sum(in_parts=False), normalised_sum(in_parts=True)
-    assert whole != parts
-    first = Latency(store, threads=1)
-    assert first.price(whole) == first.price(parts)
-    first.measure_again()
-    assert first.price(whole) == first.price(parts)
-    other = MemoryCostStore()
-    known = Latency(other, threads=1)
-    price = known.price(whole)
-    assert Latency(other, threads=1).price(parts) == price, "known by what was stored"
-
-
 def test_prices_are_remembered_in_the_store() -> None:
     store = MemoryCostStore()
     first = Latency(store, threads=1)
