@@ -138,12 +138,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def submitted(page: Page, model: Path) -> Callable[..., str]:
-    """Submits the model by the page and gives the address of the run."""
+    """Submits the model by the page and gives the address of the run. One thread: other tests run beside
+    it, and more threads than free cores wait for each other."""
 
     def submit(budget: str = "20") -> str:
         page.goto("/")
         page.get_by_label("Drop a model, or choose files").set_input_files(model)
         page.get_by_label("Budget in seconds").fill(budget)
+        page.get_by_text("Advanced options").click()
+        page.get_by_label("Threads").fill("1")
         page.get_by_role("button", name="Optimise").click()
         page.wait_for_url("**/optimizations/*")
         return page.url
