@@ -1,4 +1,4 @@
-"""Minimal protobuf wire-format reader, to locate the parts of an ONNX model in a file."""
+"""Minimal protobuf wire format, to locate and insert the parts of an ONNX model."""
 
 from __future__ import annotations
 
@@ -152,6 +152,13 @@ def fields(content: mmap.mmap | bytes, start: int, end: int) -> Iterator[Field]:
         if position > end:
             raise WireError
         yield Field(key >> 3, wire_type, begin, first, position)
+
+
+def split_before(content: bytes, number: int) -> tuple[bytes, bytes]:
+    """A message with its fields in order of their numbers, divided where the field ``number`` belongs."""
+    later = (field.begin for field in fields(content, 0, len(content)) if field.number > number)
+    position = next(later, len(content))
+    return content[:position], content[position:]
 
 
 def _varint(content: mmap.mmap | bytes, position: int, end: int) -> tuple[int, int]:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from superopt.ir.graph import Graph
 from superopt.onnx_io import Executed, LoweredModel, lower
@@ -13,8 +14,7 @@ from superopt.optimizer.check import Comparison, Equivalence, compare_latency, c
 from superopt.optimizer.check.interval import DOUBT
 from superopt.optimizer.cost import Target
 from superopt.optimizer.cost.runtime import Array, ModelFile, RuntimeRefusedError
-from superopt.optimizer.pipeline.judge import REFUSED, Equality
-from superopt.optimizer.pipeline.runnable import runnable
+from superopt.optimizer.pipeline.judge import REFUSED, Compared, Equality
 from superopt.optimizer.pipeline.verdict import Ablation, PricedVariant, Verdict
 from superopt.optimizer.pipeline.write import plan_of
 from superopt.optimizer.search import Families
@@ -113,7 +113,9 @@ class Decision:
             return refused(f"{equal}, {why}", equivalence)
         self._judgements += 1
         try:
-            comparison = self._compare(compared.file, share, _WHOLE_SHARE, DOUBT / 2**self._judgements)
+            comparison = self._compare(
+                self._to_time(compared), share, _WHOLE_SHARE, DOUBT / 2**self._judgements
+            )
         except RuntimeRefusedError as error:
             return refused(f"{equal}, but cannot be timed: {error}", equivalence)
         if comparison.low <= self.minimal_ratio:
@@ -133,11 +135,16 @@ class Decision:
             self._executed = self.equality.opened(self._original.file)[1]
         return self._executed
 
+    def _to_time(self, compared: Compared) -> ModelFile:
+        if not self._original.is_large or compared.model is None or isinstance(compared.file, Path):
+            return compared.file
+        return self._original.to_time(compared.model, "rewritten")
+
     def _compare(
         self, model: ModelFile, share: float, longest: float = 0.0, doubt: float = DOUBT
     ) -> Comparison:
         """Times the original and another model in a share of the remaining time, or in the longest one."""
-        return self._compared(self._original.file, model, share, longest, doubt)
+        return self._compared(self._original.timed_file, model, share, longest, doubt)
 
     def _compared(
         self, before: ModelFile, after: ModelFile, share: float, longest: float = 0.0, doubt: float = DOUBT
@@ -169,7 +176,7 @@ class Decision:
         certain = self._without_doubtful(best, seconds)
         if certain is not None:
             best, model = certain
-            fastest = self._compare(runnable(model, self._original.directory), _TRIAL_SHARE)
+            fastest = self._compare(self._original.to_time(model, "rewritten"), _TRIAL_SHARE)
         spent = seconds
         for rule in verdict.variant.rules[::-1][:_MOST_RULES]:
             started = time.monotonic()
@@ -180,7 +187,7 @@ class Decision:
                 continue
             try:
                 lowered = self._lowered(candidate.graph)
-                compared = self._compare(runnable(lowered, self._original.directory), _TRIAL_SHARE)
+                compared = self._compare(self._original.to_time(lowered, "rewritten"), _TRIAL_SHARE)
             except REFUSED:
                 continue
             self.ablations.append(Ablation(rule, fastest, compared))
@@ -200,7 +207,7 @@ class Decision:
         doubtful = families.doubtful()[:_MOST_FAMILIES]
         if not doubtful:
             return None
-        file = self._on_trial(self._lowered(whole.graph), 0)
+        file = self._original.to_time(self._lowered(whole.graph), "trial")
         removed, spent = frozenset[int](), 0.0
         best: tuple[PricedVariant, LoweredModel] | None = None
         for family in doubtful:
@@ -214,7 +221,7 @@ class Decision:
             candidate = replace(whole, graph=left.cost.graph, trace=left.trace, cost=left.cost)
             try:
                 lowered = self._lowered(candidate.graph)
-                without = self._on_trial(lowered, len(steps))
+                without = self._original.to_time(lowered, f"trial{len(steps)}")
                 compared = self._compared(file, without, _TRIAL_SHARE)
             except REFUSED:
                 continue
@@ -222,16 +229,6 @@ class Decision:
                 best, file, removed = (candidate, lowered), without, steps
             spent = time.monotonic() - started
         return best
-
-    def _on_trial(self, model: LoweredModel, number: int) -> ModelFile:
-        """A model beside others that are on trial; a large one as a file, to save memory."""
-        folder = self._original.directory / f"trial{number}"
-        folder.mkdir(exist_ok=True)
-        if not self._original.is_large:
-            return runnable(model, folder)
-        path = folder / "model.onnx"
-        model.save(path)
-        return path
 
     def _allows(self, seconds: float) -> bool:
         """Whether that much time is left, and half of it to spare."""

@@ -11,12 +11,14 @@ from pathlib import Path
 import numpy as np
 
 from superopt.errors import UnsupportedError
+from superopt.ir.plan import Plan
+from superopt.onnx_io import LoweredModel, lower
 from superopt.optimizer.check import InputPlan, Reference, Sampling
 from superopt.optimizer.check.inputs import SCALES
 from superopt.optimizer.cost.runtime import Array, LoadedModel, ModelFile, Provider, RuntimeRefusedError
 from superopt.optimizer.cost.timing import release_caches
 from superopt.optimizer.pipeline.prepare import Prepared
-from superopt.optimizer.pipeline.runnable import runnable_original
+from superopt.optimizer.pipeline.runnable import quick_to_open, runnable, runnable_original
 from superopt.processes.garbage import collect_and_trim
 
 _SLOW = 1.0
@@ -40,6 +42,20 @@ class Original:
     def file(self) -> ModelFile:
         """The file or bytes that the runtime loads."""
         return runnable_original(self.prepared.request.lifted, self.directory)
+
+    @cached_property
+    def timed_file(self) -> ModelFile:
+        """The file or bytes that are timed."""
+        if not self.is_large or isinstance(self.file, Path):
+            return self.file
+        lifted = self.prepared.request.lifted
+        return self.to_time(lower(lifted, lifted.graph, Plan()), "original")
+
+    def to_time(self, model: LoweredModel, name: str) -> ModelFile:
+        """A model's file or bytes for timing; a large one is written to a folder of that name."""
+        folder = self.directory / name
+        folder.mkdir(exist_ok=True)
+        return quick_to_open(model, folder / "model.onnx") if self.is_large else runnable(model, folder)
 
     @property
     def is_large(self) -> bool:

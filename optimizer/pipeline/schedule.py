@@ -30,7 +30,7 @@ timing."""
 _LEAST_ROUNDS, _WANTED_ROUNDS = 3, 8
 
 _LEAST_SEARCH_SHARE = 0.1
-_SHARES = (0.25, 0.6)
+_SHARES = (0.25, 0.7)
 """Minimum and maximum share of the remaining time for judging; exceeded if the minimum number of rounds takes
 longer."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import math
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -32,7 +33,13 @@ from superopt.ir.graph import Value
 from superopt.onnx_io.files.external import LIMIT, TYPED_FIELDS, bytes_of, is_external, stored_tensor
 from superopt.onnx_io.files.source import ModelSource, SourceModel, load_model
 from superopt.onnx_io.files.stored import MappedTensor, StoredTensor
-from superopt.onnx_io.protos import copy_with_initializers, stored_bytes, tensors_in_model
+from superopt.onnx_io.protos import (
+    copy_with_initializers,
+    copy_without_graph,
+    stored_bytes,
+    tensors_in_model,
+)
+from superopt.protobuf_wire import GRAPH, INITIALIZER, header, split_before
 
 INLINE = 1024
 """Tensors up to this many bytes are stored in the model file."""
@@ -106,7 +113,9 @@ class LoweredModel:
     @cached_property
     def _bytes(self) -> int:
         outside = sum(bytes_of(tensor) for tensor in tensors_in_model(self.proto) if is_external(tensor))
-        return self.proto.ByteSize() + outside + sum(tensor.nbytes for tensor in self.shared.values())
+        inside = copy_with_initializers(self.proto, ()).ByteSize()
+        inside += sum(tensor.ByteSize() for tensor in self.proto.graph.initializer)
+        return inside + outside + sum(tensor.nbytes for tensor in self.shared.values())
 
     @property
     def _needs_data_file(self) -> bool:
@@ -131,7 +140,21 @@ class LoweredModel:
     def _content(self) -> bytes:
         """Cached, so that the judged bytes are the written bytes."""
         self.require_one_file()
-        return self._assembled(_inline).SerializeToString()
+        model = copy_with_initializers(self.proto, ())
+        for tensor in filter(is_external, tensors_in_model(model)):
+            _inline(tensor, stored_tensor(tensor, self.source.base))
+        return _serialized(model, list(self._complete_initializers()))
+
+    def _complete_initializers(self) -> Iterator[TensorProto]:
+        """Every initialiser with its content, shared ones first; copied only where it was elsewhere."""
+        stored = {tensor.name: tensor for tensor in self.source.proto.graph.initializer}
+        for name, content in self.shared.items():
+            yield _complete(stored.get(name) or _without_content(name, content), content)
+        for tensor in self.proto.graph.initializer:
+            if is_external(tensor):
+                yield _complete(tensor, stored_tensor(tensor, self.source.base))
+            else:
+                yield tensor
 
     def require_one_file(self) -> None:
         """Raises InvalidModelError for a model over 2 GB, which must be saved with external data."""
@@ -178,10 +201,9 @@ class LoweredModel:
         temporary = directory / f"{part_prefix(DATA_NAME)}{secrets.token_hex(8)}{PART}"
         try:
             with temporary.open("xb") as file:
-                data = _DataFile(file)
+                data = _DataFile(file, name)
                 model = self._assembled(data.place)
-                called = data.finish()
-                location = name or called
+                location = data.finish()
             for tensor in tensors_in_model(model):
                 if is_external(tensor):
                     tensor.external_data[0].value = location
@@ -240,11 +262,40 @@ def _inline(tensor: TensorProto, content: StoredTensor) -> None:
         tensor.raw_data = content.tobytes()
 
 
-class _DataFile:
-    """Consecutive tensors in a file; zeros become holes of a sparse file."""
+def _serialized(model: onnx.ModelProto, tensors: Sequence[TensorProto]) -> bytes:
+    """The bytes that protobuf gives a model without initialisers, with those given. These are serialised one
+    by one: protobuf doubles its buffer until a message fits, which takes several times as long for hundreds
+    of megabytes."""
+    sizes = [tensor.ByteSize() for tensor in tensors]
+    headers = [header(INITIALIZER, size) for size in sizes]
+    before, after = split_before(copy_without_graph(model).SerializeToString(), GRAPH)
+    nodes, rest = split_before(model.graph.SerializeToString(), INITIALIZER)
+    length = len(nodes) + sum(map(len, headers)) + sum(sizes) + len(rest)
+    content = io.BytesIO()
+    content.write(before + header(GRAPH, length) + nodes)
+    for head, tensor in zip(headers, tensors, strict=True):
+        content.write(head)
+        content.write(tensor.SerializeToString())
+    content.write(rest + after)
+    return content.getvalue()
 
-    def __init__(self, file: BinaryIO) -> None:
+
+def _complete(tensor: TensorProto, content: StoredTensor) -> TensorProto:
+    """The tensor itself, or a copy with its content where that is elsewhere."""
+    if not is_external(tensor):
+        return tensor
+    complete = _copied(tensor)
+    _inline(complete, content)
+    return complete
+
+
+class _DataFile:
+    """Consecutive tensors in a file; zeros become holes of a sparse file. Without a name it is called after
+    its content."""
+
+    def __init__(self, file: BinaryIO, name: str | None) -> None:
         self._file = file
+        self._name = name
         self._digest = hashlib.blake2b(digest_size=8)
         self.size = 0
 
@@ -255,14 +306,14 @@ class _DataFile:
         length = 0
         for chunk in _chunks(content):
             if _is_zero(chunk):
-                self._digest.update(f"{len(chunk)} zeros;".encode())
+                self._include(f"{len(chunk)} zeros;".encode())
                 self._file.seek(len(chunk), os.SEEK_CUR)
             else:
-                self._digest.update(chunk.data)
+                self._include(chunk.data)
                 self._file.write(chunk.data)
             length += len(chunk)
         self.size = start + length
-        self._digest.update(f"{start}:{length};".encode())
+        self._include(f"{start}:{length};".encode())
         for emptied in ("raw_data", *TYPED_FIELDS, "external_data"):
             tensor.ClearField(emptied)
         tensor.data_location = TensorProto.EXTERNAL
@@ -273,7 +324,11 @@ class _DataFile:
         """Completes the file; returns its final name."""
         self._file.truncate(self.size)
         self._file.flush()
-        return f"superopt-{self._digest.hexdigest()}.data"
+        return self._name or f"superopt-{self._digest.hexdigest()}.data"
+
+    def _include(self, content: bytes | memoryview) -> None:
+        if self._name is None:
+            self._digest.update(content)
 
 
 def _chunks(content: StoredTensor) -> Iterator[np.ndarray[tuple[int], np.dtype[np.uint8]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +79,15 @@ def test_bytes_are_self_contained(tmp_path: Path) -> None:
     proto = onnx.ModelProto.FromString(content)
     assert [t.data_location for t in proto.graph.initializer] == [TensorProto.DEFAULT] * 2
     session(content)
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_bytes_are_those_of_protobuf(tmp_path: Path, *, anew: bool) -> None:
+    """They are put together from initialisers that are serialised one by one."""
+    (tmp_path / "external").mkdir()
+    for path in (small(), with_external_data(tmp_path / "external")):
+        result = replace(lowered(path, anew=anew), unchanged=False)
+        assert result.to_bytes() == result.to_proto().SerializeToString()
 
 
 def test_saving_again_gives_the_same_files(tmp_path: Path) -> None:
