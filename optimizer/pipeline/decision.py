@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from superopt.ir.graph import Graph
 from superopt.onnx_io import Executed, LoweredModel, lower
@@ -14,7 +13,7 @@ from superopt.optimizer.check import Comparison, Equivalence, compare_latency, c
 from superopt.optimizer.check.interval import DOUBT
 from superopt.optimizer.cost import Target
 from superopt.optimizer.cost.runtime import Array, ModelFile, RuntimeRefusedError
-from superopt.optimizer.pipeline.judge import REFUSED, Compared, Equality
+from superopt.optimizer.pipeline.judge import REFUSED, Equality
 from superopt.optimizer.pipeline.verdict import Ablation, PricedVariant, Verdict
 from superopt.optimizer.pipeline.write import plan_of
 from superopt.optimizer.search import Families
@@ -113,9 +112,8 @@ class Decision:
             return refused(f"{equal}, {why}", equivalence)
         self._judgements += 1
         try:
-            comparison = self._compare(
-                self._to_time(compared), share, _WHOLE_SHARE, DOUBT / 2**self._judgements
-            )
+            file = self._original.judged_to_time(compared.file, compared.lowered, "rewritten")
+            comparison = self._compare(file, share, _WHOLE_SHARE, DOUBT / 2**self._judgements)
         except RuntimeRefusedError as error:
             return refused(f"{equal}, but cannot be timed: {error}", equivalence)
         if comparison.low <= self.minimal_ratio:
@@ -134,11 +132,6 @@ class Decision:
         if self._executed is None:
             self._executed = self.equality.opened(self._original.file)[1]
         return self._executed
-
-    def _to_time(self, compared: Compared) -> ModelFile:
-        if not self._original.is_large or compared.model is None or isinstance(compared.file, Path):
-            return compared.file
-        return self._original.to_time(compared.model, "rewritten")
 
     def _compare(
         self, model: ModelFile, share: float, longest: float = 0.0, doubt: float = DOUBT

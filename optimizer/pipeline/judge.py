@@ -48,6 +48,11 @@ class Compared:
         """Whether it is equal."""
         return self.equivalence is not None and self.equivalence.passed
 
+    def lowered(self) -> LoweredModel:
+        """The model, of one that can be run."""
+        assert self.model is not None
+        return self.model
+
 
 @dataclass(frozen=True, eq=False)
 class Equality:

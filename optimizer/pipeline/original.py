@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -46,10 +46,12 @@ class Original:
     @cached_property
     def timed_file(self) -> ModelFile:
         """The file or bytes that are timed."""
-        if not self.is_large or isinstance(self.file, Path):
-            return self.file
         lifted = self.prepared.request.lifted
-        return self.to_time(lower(lifted, lifted.graph, Plan()), "original")
+        return self.judged_to_time(self.file, lambda: lower(lifted, lifted.graph, Plan()), "original")
+
+    def judged_to_time(self, judged: ModelFile, model: Callable[[], LoweredModel], name: str) -> ModelFile:
+        """A judged model itself for timing, or ``to_time`` where it is large and in memory."""
+        return self.to_time(model(), name) if self.is_large and isinstance(judged, bytes) else judged
 
     def to_time(self, model: LoweredModel, name: str) -> ModelFile:
         """A model's file or bytes for timing; a large one is written to a folder of that name."""
