@@ -32,7 +32,7 @@ class Digest:
             node = graph.nodes[node_id]
             operands = _operands(node, classes.__getitem__)
             for value in node.values:
-                classes[value] = hash((node.operator, operands, value.port))
+                classes[value] = _value_hash(node, operands, value)
             total += _node_hash(node, classes.__getitem__)
         return Digest((total + _ends(graph, classes.__getitem__)) & _MASK, classes)
 
@@ -80,7 +80,7 @@ class DigestUpdate:
             operands = _operands(node, self._class_of)
             for value in node.values:
                 found = kept.get(value)
-                self._classes[value] = hash((node.operator, operands, value.port)) if found is None else found
+                self._classes[value] = _value_hash(node, operands, value) if found is None else found
             total += _node_hash(node, self._class_of)
         for node_id in rewired:
             total += _node_hash(after.nodes[node_id], self._class_of)
@@ -91,9 +91,19 @@ class DigestUpdate:
         return self._digest.classes[value] if found is None else found
 
 
+def _value_hash(node: Node, operands: tuple[int, ...], value: Value) -> int:
+    return hash((_operator_of(node), operands, value.port))
+
+
 def _node_hash(node: Node, class_of: Callable[[Value], int]) -> int:
     results = tuple(class_of(value) for value in node.values)
-    return hash((node.operator, _operands(node, class_of), results))
+    return hash((_operator_of(node), _operands(node, class_of), results))
+
+
+def _operator_of(node: Node) -> tuple[object, ...]:
+    """The operator with its class: the hash of a dataclass is that of its fields alone, so that all operators
+    without fields have the same."""
+    return type(node.operator), node.operator
 
 
 def _operands(node: Node, class_of: Callable[[Value], int]) -> tuple[int, ...]:

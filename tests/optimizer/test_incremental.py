@@ -170,3 +170,16 @@ def test_matching_ends_when_the_time_is_over() -> None:
     assert [described(match) for match in some] == [described(match) for match in everything[: len(some)]]
     state.find(rule_set, lambda: False)
     assert state.found == []
+
+
+@pytest.mark.parametrize("equation", ["add(x, y) => sum(x, y)", "mul(x, y) => add(x, y)"])
+def test_another_operator_on_the_same_operands_is_another_graph(equation: str) -> None:
+    b = Builder()
+    graph = b.graph(b.add(Add() if "sum" in equation else Multiply(), b.input("x", 4, 4), b.input("y", 4, 4)))
+    start = State.start(GraphCost.of(graph, Traffic(), Sizes(graph, {})))
+    start.find(RuleSet(rules(equation)))
+    rewrite = start.rewritten(start.found[0].match)
+    assert rewrite is not None
+    candidate = start.after(start.found[0].match, rewrite)
+    assert candidate is not None
+    assert candidate.digest.fingerprint != start.digest.fingerprint
