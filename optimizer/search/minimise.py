@@ -7,16 +7,18 @@ are discarded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from superopt.ir.graph import NodeId
 from superopt.optimizer.cost.graph_cost import GraphCost
-from superopt.optimizer.search.recording import Recorded, StepRelocation
+from superopt.optimizer.search.recording import Recorded, cost_with
 from superopt.optimizer.search.trace import TraceStep, recorded, with_steps
 from superopt.rewriting import Substitution
 
 MAX_STEPS = 500
+_SHORT = 32
+"""Number of steps of a component up to which the removal of each is tried: its time is quadratic in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,8 @@ def minimised(
             break
         likeness = tuple(_likeness(found.trace[i]) for i in component)
         if likeness not in outcomes:
-            needed = kept_of(start, records, component, may_go_on)
+            tried = removable(found.trace, component)
+            needed = kept_of(start, records, component, tried, may_go_on)
             outcomes[likeness] = tuple(index in needed for index in component)
         kept.difference_update(i for i, stays in zip(component, outcomes[likeness], strict=True) if not stays)
     if len(kept) == len(records):
@@ -78,11 +81,15 @@ def components(records: Sequence[Recorded]) -> list[list[int]]:
 
 
 def kept_of(
-    start: GraphCost, records: Sequence[Recorded], component: Sequence[int], may_go_on: Callable[[], bool]
+    start: GraphCost,
+    records: Sequence[Recorded],
+    component: Sequence[int],
+    tried: Container[int],
+    may_go_on: Callable[[], bool],
 ) -> frozenset[int]:
-    """The steps of a component that its gain requires, removed one at a time until none can go."""
-    needed = list(component)
-    least, applied = _outcome(start, records, needed)
+    """The steps of a component that its gain requires: those to be tried are removed one at a time until none
+    of them can go."""
+    least, applied = cost_with(start, records, component)
     needed = list(applied)
     if least >= start.total:
         return frozenset()
@@ -90,26 +97,19 @@ def kept_of(
     while is_shorter:
         is_shorter = False
         for index in needed[::-1]:
-            if index not in needed or not may_go_on():
+            if index not in tried or index not in needed or not may_go_on():
                 continue
-            total, applied = _outcome(start, records, [i for i in needed if i != index])
+            total, applied = cost_with(start, records, [i for i in needed if i != index])
             if total <= least:
                 needed, least, is_shorter = list(applied), total, True
     return frozenset(needed)
 
 
-def _outcome(
-    start: GraphCost, records: Sequence[Recorded], wanted: Sequence[int]
-) -> tuple[float, tuple[int, ...]]:
-    """The cost after applying some of the steps, and which of them applied."""
-    relocation, chosen = StepRelocation(start), frozenset(wanted)
-    applied: list[int] = []
-    for index in range(wanted[0] if wanted else 0, wanted[-1] + 1 if wanted else 0):
-        if index not in chosen:
-            relocation.leave_out(records[index])
-        elif relocation.apply(records[index]) is not None:
-            applied.append(index)
-    return relocation.cost.total, tuple(applied)
+def removable(trace: Sequence[TraceStep], component: Sequence[int]) -> frozenset[int]:
+    """The steps of a component whose removal may leave the cost as it is: all of a short one; in a long one
+    those that did not lower the cost when they were applied."""
+    is_short = len(component) <= _SHORT
+    return frozenset(i for i in component if is_short or trace[i].cost_after >= trace[i].cost_before)
 
 
 def _likeness(step: TraceStep) -> tuple[object, ...]:

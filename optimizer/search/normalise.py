@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from superopt.ir.graph import Value
 from superopt.optimizer.cost import GraphCost
 from superopt.optimizer.search.fixpoint import fixpoint
 from superopt.optimizer.search.minimise import Shortened, components
 from superopt.optimizer.search.protocol import SearchResult, Watch
-from superopt.optimizer.search.recording import Recorded, Relocation
+from superopt.optimizer.search.recording import Recorded, applied_steps, composed, cost_with
 from superopt.optimizer.search.rules import RuleSet
 from superopt.optimizer.search.statistics import SearchStatistics, matches_by_rule
 from superopt.optimizer.search.trace import TraceStep, step_at
@@ -95,29 +94,13 @@ class _Run:
 
     def _outcome(self, wanted: Sequence[int]) -> _Region:
         """Some steps in the otherwise unchanged graph."""
-        applied = self._applied(wanted)
-        if not applied:
-            return _Region((), 0.0)
-        update = self._start.after(composed([rewrite for _, rewrite in applied.values()]))
-        assert update is not None, "without a limit there is always a cost"
-        return _Region(tuple(applied), self._start.total - update.total)
-
-    def _applied(self, wanted: Sequence[int]) -> Mapping[int, tuple[Match, Rewrite]]:
-        relocation, chosen = Relocation(self._start.graph), frozenset(wanted)
-        applied: dict[int, tuple[Match, Rewrite]] = {}
-        for index in range(min(wanted, default=0), max(wanted, default=-1) + 1):
-            if index not in chosen:
-                relocation.leave_out(self._records[index])
-                continue
-            step = relocation.apply(self._records[index])
-            if step is not None:
-                applied[index] = step
-        return applied
+        total, applied = cost_with(self._start, self._records, wanted)
+        return _Region(applied, self._start.total - total)
 
     def _rewritten(self, regions: Sequence[_Region]) -> Shortened:
         """The graph with all regions, and its trace."""
         share = {index: region.gain / len(region.steps) for region in regions for index in region.steps}
-        applied = self._applied(sorted(share))
+        applied = applied_steps(self._start.graph, self._records, sorted(share))
         if not applied:
             return Shortened(self._start, ())
         update = self._start.after(composed([rewrite for _, rewrite in applied.values()]))
@@ -139,29 +122,3 @@ class _Run:
             trace.append(replace(step, cost_before=before, cost_after=after))
             graph, before = rewrite.graph, after
         return (*trace[:-1], replace(trace[-1], cost_after=total))
-
-
-def composed(rewrites: Sequence[Rewrite]) -> Rewrite:
-    """Consecutive rewrites as one, from the graph before the first to the graph after the last."""
-    graph = rewrites[-1].graph
-    added = tuple(node for one in rewrites for node in one.added)
-    made = frozenset(added)
-    replaced: dict[Value, Value] = {}
-    for one in rewrites:
-        replaced.update(one.replaced)
-    ends = [(old, _last(new, replaced)) for old, new in replaced.items()]
-    return Rewrite(
-        graph,
-        tuple(node for node in added if node in graph.nodes),
-        tuple(node for one in rewrites for node in one.removed if node not in made),
-        {old: last for old, last in ends if old.node not in made and last.node in graph.nodes},
-    )
-
-
-def _last(value: Value, replaced: Mapping[Value, Value]) -> Value:
-    """The value that replaces a value in the end."""
-    seen = {value}
-    while value in replaced and replaced[value] not in seen:
-        value = replaced[value]
-        seen.add(value)
-    return value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from superopt.ir.graph import Graph, Node, NodeId, Value
@@ -131,6 +131,61 @@ class StepRelocation:
     def leave_out(self, recorded: Recorded) -> None:
         """Maps the results of a rewrite that is left out to the values that it would have replaced."""
         self._steps.leave_out(recorded)
+
+
+def applied_steps(
+    graph: Graph, records: Sequence[Recorded], wanted: Sequence[int]
+) -> Mapping[int, tuple[Match, Rewrite]]:
+    """Applies the steps of these indices, in order, to the graph before the first; those that do not apply
+    are missing from the result."""
+    relocation, chosen = Relocation(graph), frozenset(wanted)
+    applied: dict[int, tuple[Match, Rewrite]] = {}
+    for index in range(min(wanted, default=0), max(wanted, default=-1) + 1):
+        if index not in chosen:
+            relocation.leave_out(records[index])
+            continue
+        step = relocation.apply(records[index])
+        if step is not None:
+            applied[index] = step
+    return applied
+
+
+def cost_with(
+    start: GraphCost, records: Sequence[Recorded], wanted: Sequence[int]
+) -> tuple[float, tuple[int, ...]]:
+    """The cost after applying some of the steps, priced once as a whole, and which of them applied."""
+    applied = applied_steps(start.graph, records, wanted)
+    if not applied:
+        return start.total, ()
+    update = start.after(composed([rewrite for _, rewrite in applied.values()]))
+    assert update is not None, "without a limit there is always a cost"
+    return update.total, tuple(applied)
+
+
+def composed(rewrites: Sequence[Rewrite]) -> Rewrite:
+    """Consecutive rewrites as one, from the graph before the first to the graph after the last."""
+    graph = rewrites[-1].graph
+    added = tuple(node for one in rewrites for node in one.added)
+    made = frozenset(added)
+    replaced: dict[Value, Value] = {}
+    for one in rewrites:
+        replaced.update(one.replaced)
+    ends = [(old, _last(new, replaced)) for old, new in replaced.items()]
+    return Rewrite(
+        graph,
+        tuple(node for node in added if node in graph.nodes),
+        tuple(node for one in rewrites for node in one.removed if node not in made),
+        {old: last for old, last in ends if old.node not in made and last.node in graph.nodes},
+    )
+
+
+def _last(value: Value, replaced: Mapping[Value, Value]) -> Value:
+    """The value that replaces a value in the end."""
+    seen = {value}
+    while value in replaced and replaced[value] not in seen:
+        value = replaced[value]
+        seen.add(value)
+    return value
 
 
 def matches_at(graph: Graph, substitution: Substitution, site: tuple[NodeId, ...]) -> list[Match]:

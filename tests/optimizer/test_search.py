@@ -224,3 +224,20 @@ def test_a_trace_is_rid_of_what_undoes_itself_and_of_what_gains_nothing() -> Non
         assert [(s.rule, s.backwards) for s in least.trace] == [(s.rule_id, s.backwards) for s in shorter]
         assert least.cost.total <= found.cost.total
         assert replay(graph, least.trace, known).nodes == least.cost.graph.nodes
+
+
+def test_a_long_trace_is_rid_of_what_undoes_itself() -> None:
+    """Forty steps depend on each other; those that lowered the cost stay without a trial."""
+    b = Builder()
+    value = b.add(Concat(1), b.input("x", 1, 4, 6, 6), b.input("y", 1, 4, 6, 6))
+    for _ in range(40):
+        value = b.add(Relu(), value)
+    graph = b.graph(value)
+    once, distribute, join = known = rules(IDEMPOTENT, COMMUTED_RELU)
+    start = GraphCost.of(graph, Traffic(), Sizes(graph, {}))
+    found = walk(start, (distribute, *38 * (once,), join))
+    least = minimised(start, found, known)
+    assert {step.cost_after >= step.cost_before for step in found.trace} == {True, False}
+    assert [step.rule for step in least.trace] == 38 * [once.rule_id]
+    assert least.cost.total == found.cost.total
+    assert replay(graph, least.trace, known).nodes == least.cost.graph.nodes
