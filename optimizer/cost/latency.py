@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from bisect import insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 
 from superopt.errors import InvalidFileError
@@ -146,20 +146,25 @@ class Latency:
             self._fresh[kernel] += 1
         return price
 
-    def measure_again(self) -> None:
-        """Repeats measurements of the new kernels that account for most of the cost, and keeps the minimum:
-        other processes may have used the caches and memory during the first measurement."""
-        shares = {kernel: times * self._prices[kernel].cost for kernel, times in self._fresh.items()}
+    def measure_again(self, among: Container[Kernel] | None = None) -> bool:
+        """Repeats measurements of the new kernels (``among`` some) that account for most of the cost, and
+        keeps the minimum: other processes may have used the caches and memory during the first measurement.
+        Whether a price changed."""
+        fresh = {k: times for k, times in self._fresh.items() if among is None or k in among}
+        shares = {kernel: times * self._prices[kernel].cost for kernel, times in fresh.items()}
         left = _SECOND_LOOK * sum(shares.values())
+        is_changed = False
         for kernel in sorted(shares, key=lambda kernel: -shares[kernel]):
             if time.monotonic() >= self.deadline or left <= 0 or self.is_cut_short():
                 break
             left -= shares[kernel]
             measurement = self._measurer.measure(kernel)
             if measurement is not None and _own(measurement) < _own(self.recorded[kernel]):
+                is_changed = True
                 for other in self._alike(kernel, measurement):
                     self._prices[other] = self._recorded(other, measurement)
         self._fresh.clear()
+        return is_changed
 
     def _of_form(self, form: str) -> Measurement | None:
         """What was measured of a kernel that is executed in the same form."""

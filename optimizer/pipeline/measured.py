@@ -29,6 +29,7 @@ from superopt.optimizer.pipeline.judge import Equality, Trial, UnchangedError
 from superopt.optimizer.pipeline.original import Original
 from superopt.optimizer.pipeline.prepare import Prepared, refusal_of
 from superopt.optimizer.pipeline.report import CostSummary, MemorySummary, Report, SearchSummary, SizesSummary
+from superopt.optimizer.pipeline.second_look import at_second_look
 from superopt.optimizer.pipeline.selection import MEASURED_OBJECTIVES
 from superopt.optimizer.pipeline.verdict import PricedVariant, Verdict
 from superopt.optimizer.search import (
@@ -59,6 +60,9 @@ _QUICK = 1.0
 _PRICING_SHARE = 0.5
 _SETTLING_SHARE = 0.2
 """Share of the remaining time after which no other sizes are tried."""
+
+_SECOND_LOOK_SHARE = 0.05
+"""Share of the time of a search in which the prices that decided it are measured again."""
 
 
 @dataclass(frozen=True)
@@ -124,11 +128,11 @@ class MeasuredTrial(Trial[PricedVariant]):
         deadline = schedule.search_ends()
         self._reserved = schedule.deadline - deadline
         self._measure_until(deadline)
-        self._result = self._searched(start, deadline)
+        self._start, self._result = self._searched(start, deadline)
         if original.is_large:
-            start.kernels.clear()
+            self._start.kernels.clear()
         self._request.heeds_interrupt()
-        return self._variant(start, self._result)
+        return self._variant(self._start, self._result)
 
     def _refusal(self, variant: PricedVariant) -> str:
         if variant.cost.penalty:
@@ -197,17 +201,25 @@ class MeasuredTrial(Trial[PricedVariant]):
         if isinstance(self._objective, Latency):
             self._objective.deadline = deadline
 
-    def _searched(self, start: GraphCost, deadline: float, distrusted: Container[str] = ()) -> SearchResult:
-        """Search result without some of the rules."""
-        request, options = self._request, self._request.options
+    def _searched(
+        self, start: GraphCost, deadline: float, distrusted: Container[str] = ()
+    ) -> tuple[GraphCost, SearchResult]:
+        """The initial graph and the result of a search without some of the rules, both at prices of which
+        those that decided were measured twice."""
+        request, options, objective = self._request, self._request.options, self._objective
+        left = deadline - time.monotonic()
+        ends = deadline - _SECOND_LOOK_SHARE * left if isinstance(objective, Latency) else deadline
 
         def forward(progress: Progress) -> None:
             if request.progress is not None:
                 until = deadline - request.started
                 request.progress(replace(progress, seconds=request.seconds, until=until))
 
+        def is_in_time() -> bool:
+            return time.monotonic() < deadline
+
         limits = SearchLimits(
-            deadline=deadline,
+            deadline=ends,
             alpha=options.alpha,
             max_candidates=options.max_candidates,
             patience=options.patience,
@@ -217,8 +229,10 @@ class MeasuredTrial(Trial[PricedVariant]):
         watch = Watch(limits, request.cancel, forward)
         result = search_named(options.search).run(start, RuleSet(rules, self._prepared.protected), watch)
         found = Shortened(result.best, result.trace)
-        chosen = more_accurate(start, found, rules, lambda: time.monotonic() < deadline)
-        return replace(result, best=chosen.cost, trace=chosen.trace)
+        if isinstance(objective, Latency):
+            start, found = at_second_look(objective, start, found, rules, is_in_time)
+        chosen = more_accurate(start, found, rules, is_in_time)
+        return start, replace(result, best=chosen.cost, trace=chosen.trace)
 
     def _variant(self, start: GraphCost, result: SearchResult) -> PricedVariant:
         steps = self._prepared.canonical.steps
@@ -231,7 +245,7 @@ class MeasuredTrial(Trial[PricedVariant]):
             return None
         self._tell("search")
         ends = min(self._schedule.search_ends(), time.monotonic() + 0.4 * left)
-        result = self._searched(start, ends, distrusted)
+        start, result = self._searched(start, ends, distrusted)
         if not result.trace:
             return None
         self._result = result
@@ -304,8 +318,9 @@ class MeasuredTrial(Trial[PricedVariant]):
 
     def account(self, report: Report) -> Report:
         """The report with prices, sizes, memory and the explanation."""
-        start, result, objective = self._start, self._result, self._objective
+        result, objective = self._result, self._objective
         accepted = None if report.returned == "original" or self.last is None else self.last.variant
+        start = self._start if accepted is None else accepted.start
         before = 0.0 if start is None else start.total - start.penalty
         after = before if accepted is None else accepted.cost.total
         sizes = self._sizes()
@@ -352,7 +367,8 @@ class MeasuredTrial(Trial[PricedVariant]):
         ablations = () if self._decision is None else self._decision.ablations
         judged = tuple(verdict.variant for verdict in self.verdicts)
         was_cut_short = self._result is None or self._result.stopped_by != "exhausted"
-        findings = Findings(self._prepared, self._start, chosen, ablations, judged, was_cut_short)
+        start = self._start if chosen is None else chosen.start
+        findings = Findings(self._prepared, start, chosen, ablations, judged, was_cut_short)
         try:
             return explain(findings, self._schedule.explaining())
         except Exception:  # noqa: BLE001 - logged, and the outcome goes out without its explanation

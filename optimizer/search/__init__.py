@@ -3,7 +3,7 @@
 from superopt.optimizer.search.accuracy import error_of, more_accurate
 from superopt.optimizer.search.backtracking import Backtracking
 from superopt.optimizer.search.families import Families, Family
-from superopt.optimizer.search.minimise import Shortened, minimised
+from superopt.optimizer.search.minimise import MAX_STEPS, Shortened, minimised
 from superopt.optimizer.search.protocol import (
     CancelToken,
     Phase,
@@ -17,9 +17,19 @@ from superopt.optimizer.search.protocol import (
 )
 from superopt.optimizer.search.rules import RuleSet
 from superopt.optimizer.search.strategies import search_named, searches
-from superopt.optimizer.search.trace import ReplayStep, TraceStep, replay, retraced, without_rules, written
+from superopt.optimizer.search.trace import (
+    ReplayStep,
+    TraceStep,
+    recorded,
+    replay,
+    retraced,
+    with_steps,
+    without_rules,
+    written,
+)
 
 __all__ = [
+    "MAX_STEPS",
     "Backtracking",
     "CancelToken",
     "Families",
@@ -39,10 +49,12 @@ __all__ = [
     "error_of",
     "minimised",
     "more_accurate",
+    "recorded",
     "replay",
     "retraced",
     "search_named",
     "searches",
+    "with_steps",
     "without_rules",
     "written",
 ]

@@ -1,0 +1,59 @@
+"""Measure the prices that decided a search again, and remove steps that gain nothing at the new prices.
+
+A search compares hundreds of kernels, each measured once, and prefers the graph next to one whose measurement
+another process disturbed. Only the kernels that the steps of its result removed or made are measured again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from superopt.optimizer.cost import GraphCost, Kernel, Latency, Price
+from superopt.optimizer.search import MAX_STEPS, Shortened, minimised, recorded, with_steps
+from superopt.rewriting import Substitution
+
+
+class _Asked:
+    """An objective that remembers which kernels were priced."""
+
+    def __init__(self, objective: Latency) -> None:
+        self._objective = objective
+        self.unit = objective.unit
+        self.source = objective.source
+        self.kernels: set[Kernel] = set()
+
+    def known(self, kernel: Kernel) -> Price | None:
+        """The price, if available at no cost."""
+        return self._objective.known(kernel)
+
+    def bound(self, kernel: Kernel) -> float:
+        """Cheap lower bound on the price."""
+        return self._objective.bound(kernel)
+
+    def price(self, kernel: Kernel) -> Price:
+        """The price, measured if necessary."""
+        self.kernels.add(kernel)
+        return self._objective.price(kernel)
+
+
+def at_second_look(
+    objective: Latency,
+    start: GraphCost,
+    found: Shortened,
+    rules: Iterable[Substitution],
+    may_go_on: Callable[[], bool] = lambda: True,
+) -> tuple[GraphCost, Shortened]:
+    """The initial graph and the result of a search, priced again; the same ones where no price changed, or
+    the trace is longer than ``MAX_STEPS``. ``may_go_on`` is checked between attempts to remove a step."""
+    if not 0 < len(found.trace) <= MAX_STEPS:
+        return start, found
+    known = tuple(rules)
+    records = recorded(start.graph, found.trace, known)
+    asked = _Asked(objective)
+    with_steps(replace(start, objective=asked), records, range(len(records)))
+    if not objective.measure_again(asked.kernels):
+        return start, found
+    start = start.refreshed()
+    again = Shortened(*with_steps(start, records, range(len(records))))
+    return start, minimised(start, again, known, may_go_on)
