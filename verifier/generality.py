@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from superopt.ir.numbers import AttributeVariable, NumberExpression, has_value, names_of
-from superopt.ir.terms import AttributeTerm, Equation, Term, Variable
+from superopt.ir.terms import (
+    AttributeTerm,
+    Condition,
+    ConditionCall,
+    ConditionName,
+    Equation,
+    Term,
+    Variable,
+)
 from superopt.ops.attributes import normalise_attribute
 from superopt.ops.base import attribute_defaults, attribute_names
 from superopt.ops.terms import application
@@ -43,6 +51,14 @@ def with_matrix_axes(equation: Equation) -> Equation | None:
     if (left, right) == (equation.left, equation.right):
         return None
     return replace(equation, left=left, right=right)
+
+
+def with_bounded_ranks(equation: Equation, most: int) -> Equation:
+    """The equation claimed only for tensors with at most that many axes."""
+    bounds = (
+        Condition(ConditionCall("rank", (ConditionName(name),)), "<=", most) for name in equation.variables
+    )
+    return replace(equation, conditions=(*equation.conditions, *bounds))
 
 
 def _from_the_end(term: Term) -> Term:

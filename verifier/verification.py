@@ -13,7 +13,7 @@ from superopt.errors import IllTypedError, SuperoptError
 from superopt.ir.terms import Equation
 from superopt.solver_memory import require_memory
 from superopt.verifier.certificates.certificate import Certificate, Grade
-from superopt.verifier.generality import is_instance
+from superopt.verifier.generality import is_instance, with_bounded_ranks
 from superopt.verifier.goal import Goal, Options
 from superopt.verifier.hashes import operators_hash, operators_in, operators_of_proof, verifier_hash
 from superopt.verifier.pool import Progress, judge_all
@@ -27,6 +27,12 @@ from superopt.verifier.refute.refutation import BRIEF, Refutation, refute, refut
 from superopt.verifier.refute.validation import validate_on
 from superopt.verifier.seeds import chosen_seed
 from superopt.verifier.verdict import CONTRADICTED, Status, Verdict
+
+MOST_BOUNDED = 4
+"""Number of axes up to which a rule with too many cases is claimed: most tensors of networks have no more."""
+
+_MANY_CASES = "to find all cases takes more than"
+"""A part of the reason for which a form with too many cases is unproved."""
 
 
 def verify(equation: Equation, axioms: AxiomSet, *, options: Options | None = None) -> Verdict:
@@ -76,7 +82,9 @@ def verify_most_general(
 
     If a special form cannot be proved, more general forms are skipped. Searches for proofs are shorter than
     those of ``verify``, because unsuccessful searches cost most; that for the most general form is repeated
-    with more patience if the special form is proved.
+    with more patience if the special form is proved. The number of cases in which a proof must hold grows
+    exponentially with the number of axes: if the most general form has too many, it is claimed and proved for
+    tensors of at most ``MOST_BOUNDED`` axes.
     """
     if not candidates:
         raise ValueError("expected at least one candidate")
@@ -91,8 +99,8 @@ def _most_general(
     patient, quick = (replace(options, limits=least(options.limits, most)) for most in (PATIENT, QUICK))
     *general, special = candidates
     unproved: list[Equation] = []
-    for equation in general[:1]:
-        verdict = decide(equation, axioms, options=quick)
+    for most_general in general[:1]:
+        equation, verdict = _decided_in_cases(most_general, axioms, quick)
         if verdict.status is Status.VERIFIED:
             return equation, verdict
         unproved += [equation] if verdict.status is Status.UNPROVED else []
@@ -104,6 +112,15 @@ def _most_general(
             if verdict.status is Status.VERIFIED:
                 return equation, verdict
     return special, of_special
+
+
+def _decided_in_cases(equation: Equation, axioms: AxiomSet, options: Options) -> tuple[Equation, Verdict]:
+    """The equation and its verdict; if it has too many cases, the equation for tensors of few axes."""
+    verdict = decide(equation, axioms, options=options)
+    if _MANY_CASES not in verdict.reason:
+        return equation, verdict
+    bounded = with_bounded_ranks(equation, MOST_BOUNDED)
+    return bounded, decide(bounded, axioms, options=options)
 
 
 def verify_many(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from superopt.equations import format_equation, parse_equation
-from superopt.verifier.generality import is_instance, with_matrix_axes
+from superopt.verifier.generality import is_instance, with_bounded_ranks, with_matrix_axes
 
 GENERAL = "concat[axis=a](relu(x), relu(y)) <=> relu(concat[axis=a](x, y))"
 POOLS = "maxpool[kernel=k, stride=s](x) => maxpool[kernel=k, stride=s](relu(x))"
@@ -60,3 +60,10 @@ def test_what_is_no_instance(special: str, general: str) -> None:
 def test_rules_about_matrices_count_axes_from_the_end(text: str, expected: str | None) -> None:
     form = with_matrix_axes(parse_equation(text))
     assert (None if form is None else format_equation(form)) == expected
+
+
+def test_a_bound_holds_for_every_tensor_beside_other_conditions() -> None:
+    equation = parse_equation("matmul(x, add(y, y)) <=> add(matmul(x, y), matmul(x, y)) where rank(y) >= 2")
+    assert format_equation(with_bounded_ranks(equation, 4)).endswith(
+        " where rank(y) >= 2, rank(x) <= 4, rank(y) <= 4"
+    )

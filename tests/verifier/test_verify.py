@@ -7,12 +7,12 @@ import re
 import pytest
 
 from superopt.axioms import axioms_from_text, load_axioms
-from superopt.equations import parse_equation
+from superopt.equations import format_equation, parse_equation
 from superopt.verifier import Options, Status, Verdict, verify, verify_many, verify_most_general
 from superopt.verifier.prove.smtlib import relevant
 from superopt.verifier.prove.solver import SolverLimits, Strategy, ask
 from superopt.verifier.refute.refutation import Effort
-from superopt.verifier.verification import challenged
+from superopt.verifier.verification import MOST_BOUNDED, challenged
 from tests.verifier.rules import RIGHT, WRONG
 
 QUICK = Options(effort=Effort(schemes=10, per_scheme=2, stack=2))
@@ -133,3 +133,17 @@ def test_many_verdicts_are_the_same_in_parallel_and_in_order() -> None:
         (v.status, v.axioms_used, v.counterexample) for _, v in alone
     ]
     assert told == [(done, 7) for done in range(1, 8)]
+
+
+def test_a_form_with_too_many_cases_is_claimed_for_fewer_axes(monkeypatch: pytest.MonkeyPatch) -> None:
+    forms = [
+        parse_equation(
+            f"softmax[axis={a}](sub(x, broadcast(reduce_max[axis={a}](x)))) <=> softmax[axis={a}](x)"
+        )
+        for a in ("a", "-1")
+    ]
+    monkeypatch.setattr("superopt.verifier.certificates.cases.MOST_STEPS", 1500)
+    equation, verdict = verify_most_general(forms, load_axioms(), options=QUICK)
+    assert format_equation(equation) == f"{format_equation(forms[0])} where rank(x) <= {MOST_BOUNDED}"
+    assert verdict.status is Status.VERIFIED
+    assert verify_most_general(forms[1:], load_axioms(), options=QUICK)[0] == forms[1]
