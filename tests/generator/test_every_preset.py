@@ -9,7 +9,9 @@ from superopt.generator import generate, load_preset, preset_names
 from superopt.rewriting import substitutions_of
 from tests.generator.generations import generation
 
-WHOLE = frozenset(("branches", "exponentials", "gates", "pointwise", "powers", "turned", "vision"))
+WHOLE = frozenset(
+    ("branches", "exponentials", "gates", "pointwise", "powers", "softmaxes", "turned", "vision")
+)
 """Presets that take a second at their own size, or find nothing below it; the others run at two operators."""
 
 

@@ -20,6 +20,7 @@ FIRST = ("kernels", 2)
 NORM = ("vision", 5)
 RESIDUALS = ("residuals", 2)
 EXPONENTIALS = ("exponentials", 7)
+SOFTMAXES = ("softmaxes", 7)
 
 FOUND: dict[str, tuple[tuple[str | int, ...], str]] = {
     "softplus without overflow": (
@@ -29,6 +30,14 @@ FOUND: dict[str, tuple[tuple[str | int, ...], str]] = {
     "elu in its parts": (
         EXPONENTIALS,
         "add(relu(x), sub(exp(minimum(x, full[value=0])), ones())) <=> elu(x)",
+    ),
+    "softmax without overflow": (
+        SOFTMAXES,
+        (
+            "div(exp(sub(x, broadcast(reduce_max[axis=a](x)))), "
+            "broadcast(reduce_sum[axis=a](exp(sub(x, broadcast(reduce_max[axis=a](x))))))) "
+            "<=> softmax[axis=a](x)"
+        ),
     ),
     "a sum that is not fused": (
         RESIDUALS,

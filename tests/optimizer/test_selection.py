@@ -114,6 +114,16 @@ def test_products_by_blocks_need_an_even_number_of_rows(
         ("softplus(x) => log(add(exp(x), ones()))", False),
         ("softplus(x) => log(add(exp(scale(absolute(x), full[value=2])), ones()))", False),
         ("exp(add(x, y)) => mul(exp(x), exp(y))", True),
+        (
+            (
+                "softmax(x) => div(exp(sub(x, broadcast(reduce_max[axis=-1](x)))), "
+                "broadcast(reduce_sum[axis=-1](exp(sub(x, broadcast(reduce_max[axis=-1](x)))))))"
+            ),
+            True,
+        ),
+        ("tanh(add(x, y)) => exp(sub(x, broadcast(reduce_max[axis=-1](y))))", False),
+        ("tanh(x) => exp(sub(broadcast(reduce_max[axis=-1](x)), x))", False),
+        ("softmax(x) => div(exp(x), broadcast(reduce_sum[axis=-1](exp(x))))", False),
     ],
 )
 def test_exponentials_of_what_may_be_positive_are_not_introduced(text: str, is_safe: bool) -> None:  # noqa: FBT001

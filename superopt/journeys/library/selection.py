@@ -6,7 +6,7 @@ In this order:
    errors: only measuring says where they pay, so the searches below are without them.
 2. A rule is dropped if no direction can help a search: each starts from a constant that no model has, or
    introduces one and saves nothing.
-3. A rule is dropped if smaller ones derive it in a few steps.
+3. A rule is dropped if smaller ones derive it in a few steps, all of which a search may take.
 4. Networks and small graphs are searched with the remaining rules and with all rules. If all rules find a
    cheaper graph, the rules on the path to it ship, too, as far as that search needs them.
 
@@ -20,13 +20,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from superopt.equations import parse_equation
+from superopt.equations import parse_equation, rule_id
 from superopt.ir.terms import Equation, Term, applications
 from superopt.journeys.library.gallery.gains import Gain, gains
 from superopt.journeys.library.peers.derivation import questions
 from superopt.journeys.library.trials import CANDIDATES, Trial, applied, graphs, searched
 from superopt.ops.traits import named, traits
-from superopt.rewriting import Substitution
+from superopt.optimizer.pipeline.selection import is_safe_with_infinities
+from superopt.rewriting import Substitution, substitutions_of
 from superopt.rewriting.derivability import Theory
 from superopt.rewriting.divisions import DIVIDING
 from superopt.substitution_db.store.records import Rule, Selection
@@ -101,9 +102,16 @@ def _by_themselves(equations: Mapping[str, str]) -> dict[str, Selection]:
     for rule, text in equations.items():
         equation = parse_equation(text)
         choice = choices[rule] = _by_itself(rule, text, equation, kept)
-        if choice.ships and not (_divides(equation) or _rounds_more(equation) or equation.conditions):
+        if choice.ships and _may_derive(equation):
             kept.add(equation)
     return choices
+
+
+def _may_derive(equation: Equation) -> bool:
+    """Whether a search can follow what is derived by the equation: it uses both directions, always."""
+    if _divides(equation) or _rounds_more(equation) or equation.conditions:
+        return False
+    return all(map(is_safe_with_infinities, substitutions_of(equation, rule_id(equation))))
 
 
 def _by_itself(rule: str, text: str, equation: Equation, kept: Theory) -> Selection:
