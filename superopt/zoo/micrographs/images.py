@@ -259,6 +259,34 @@ def _halved_gelu(*, folded: bool) -> onnx.ModelProto:
     return sketch.model((result, (1, 64, 28, 28)))
 
 
+def _channel_shares(*, in_parts: bool) -> onnx.ModelProto:
+    """The distances to the sides of a box, as a YOLOv8 head computes them from shares of 16 bins."""
+    sketch = Sketch()
+    x = sketch.input(1, 16, 4, 8400)
+    if in_parts:
+        largest = sketch.node("ReduceMax", [x], axes=(1,), keepdims=1)
+        powers = sketch.node("Exp", [sketch.node("Sub", [x, largest])])
+        total = sketch.node("ReduceSum", [powers, sketch.weight(np.asarray([1]))], keepdims=1)
+        shares = sketch.node("Div", [powers, total])
+    else:
+        shares = sketch.node("Softmax", [x], axis=1)
+    bins = np.arange(16, dtype=np.float32)[None, :, None, None]
+    return sketch.model((sketch.conv(shares, bins), (1, 1, 4, 8400)))
+
+
+def _mish(*, in_parts: bool) -> onnx.ModelProto:
+    sketch = Sketch()
+    x = sketch.conv(sketch.input(1, 32, 56, 56), kernel("w", 64, 32, 1))
+    if in_parts:
+        decay = sketch.node("Exp", [sketch.node("Neg", [sketch.node("Abs", [x])])])
+        rest = sketch.node("Log", [sketch.node("Add", [decay, sketch.number(1.0)])])
+        raised = sketch.node("Add", [sketch.node("Relu", [x]), rest])
+    else:
+        raised = sketch.node("Softplus", [x])
+    result = sketch.node("Mul", [x, sketch.node("Tanh", [raised])])
+    return sketch.model((result, (1, 64, 56, 56)))
+
+
 WITH_HEADROOM: Mapping[str, Micrograph] = {
     "two 1x1 convolutions": pair(_composed_points, "composed"),
     "1x1 convolution, then every second pixel": pair(_subsampled, "strided"),
@@ -272,6 +300,8 @@ WITH_HEADROOM: Mapping[str, Micrograph] = {
     "local response normalisation": pair(_response_normalised, "by_convolution"),
     "1x1 convolution of a larger image": pair(_larger_point, "enlarged_last"),
     "1x1 convolution of joined images": pair(_decoded, "enlarged_last"),
+    "softmax over channels": pair(_channel_shares, "in_parts"),
+    "mish": pair(_mish, "in_parts"),
 }
 
 WITHOUT_HEADROOM: Mapping[str, Micrograph] = {

@@ -108,6 +108,15 @@ def _activated_gate(*, fused: bool) -> onnx.ModelProto:
     return sketch.model((result, (1, 64, 56, 56)))
 
 
+def _residual(*, by_sum: bool) -> onnx.ModelProto:
+    sketch = Sketch()
+    x, y = sketch.input(128, 768), sketch.input(128, 768)
+    total = sketch.node("Sum" if by_sum else "Add", [x, y])
+    vectors = [sketch.weight(drawn(name, 768)) for name in ("scale", "bias")]
+    result = sketch.node("LayerNormalization", [total, *vectors], axis=-1, epsilon=1e-5)
+    return sketch.model((result, (128, 768)))
+
+
 def _projections(*, merged: bool) -> onnx.ModelProto:
     sketch = Sketch()
     x = sketch.input(128, 512)
@@ -144,6 +153,7 @@ WITH_HEADROOM: Mapping[str, Micrograph] = {
     "gelu by tanh": pair(_gelu_by_tanh, "by_sigmoid"),
     "low-rank adapter": pair(_adapted, "merged"),
     "hard sigmoid times x": pair(_activated_gate, "fused"),
+    "sum before a layer normalisation": pair(_residual, "by_sum"),
 }
 
 WITHOUT_HEADROOM: Mapping[str, Micrograph] = {
