@@ -124,7 +124,7 @@ def _made_anew(directory: Path, jobs: str, monkeypatch: pytest.MonkeyPatch) -> d
     monkeypatch.setenv("SUPEROPT_DATABASE_URL", str(directory / "rules.db"))
     shipped, left_out = directory / "library.jsonl", directory / "left-out.txt"
     for command in (
-        ["generate", "--preset", "bounds", "--jobs", jobs],
+        ["generate", "--preset", "gates", "--jobs", jobs],
         ["verify", "--jobs", jobs],
         ["select", "--graph", "x W1 + x W2"],
         ["export", "--selected", str(shipped)],
