@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.interleaving import interleaved
+from benchmarks.interleaving import in_runtime, interleaved
 from superopt.journeys import in_process as api
 from superopt.onnx_io import lift, load_model
 from superopt.optimizer import Options
@@ -91,8 +91,9 @@ def measure(
         np.random.default_rng(0), {}, "normal"
     )
     _require_equal(name, loaded[0], loaded[1], feeds)
+    opened = [in_runtime(file) for file in files]
     times = interleaved(
-        files, feeds, threads=threads, seconds=seconds, rounds=PLACEMENTS, least=LEAST_SAMPLES
+        opened, feeds, threads=threads, seconds=seconds, rounds=PLACEMENTS, least=LEAST_SAMPLES
     )
     original_us, by_hand_us, ours_us = (float(time_) for time_ in np.quantile(times, QUANTILE, axis=(0, 1)))
     rules = len({step.rule for step in result.report.trace})

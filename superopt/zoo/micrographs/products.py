@@ -110,11 +110,11 @@ def _activated_gate(*, fused: bool) -> onnx.ModelProto:
 
 def _residual(*, by_sum: bool) -> onnx.ModelProto:
     sketch = Sketch()
-    x, y = sketch.input(128, 768), sketch.input(128, 768)
+    x, y = sketch.input(1, 128, 768), sketch.input(1, 128, 768)
     total = sketch.node("Sum" if by_sum else "Add", [x, y])
     vectors = [sketch.weight(drawn(name, 768)) for name in ("scale", "bias")]
     result = sketch.node("LayerNormalization", [total, *vectors], axis=-1, epsilon=1e-5)
-    return sketch.model((result, (128, 768)))
+    return sketch.model((result, (1, 128, 768)))
 
 
 def _projections(*, merged: bool) -> onnx.ModelProto:
