@@ -54,7 +54,7 @@ def _is_negated(term: Application) -> bool:
 
 def _number(term: Term) -> Fraction | int | None:
     """The number that a constant tensor repeats, None for other terms."""
-    if not isinstance(term, Application) or term.operator != Full.name:
+    if not _is(term, Full.name):
         return None
     number = term.attribute("value")
     return number if isinstance(number, int | Fraction) else None

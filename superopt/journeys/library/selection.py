@@ -20,13 +20,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from superopt.equations import parse_equation, rule_id
+from superopt.equations import parse_equation
 from superopt.ir.terms import Equation, Term, applications
 from superopt.journeys.library.gallery.gains import Gain, gains
 from superopt.journeys.library.peers.derivation import questions
 from superopt.journeys.library.trials import CANDIDATES, Trial, applied, graphs, searched
 from superopt.ops.traits import named, traits
-from superopt.optimizer.pipeline.selection import is_safe_with_infinities
 from superopt.rewriting import Substitution, substitutions_of
 from superopt.rewriting.derivability import Theory
 from superopt.rewriting.divisions import DIVIDING
@@ -102,16 +101,16 @@ def _by_themselves(equations: Mapping[str, str]) -> dict[str, Selection]:
     for rule, text in equations.items():
         equation = parse_equation(text)
         choice = choices[rule] = _by_itself(rule, text, equation, kept)
-        if choice.ships and _may_derive(equation):
+        if choice.ships and _may_derive(rule, text, equation):
             kept.add(equation)
     return choices
 
 
-def _may_derive(equation: Equation) -> bool:
+def _may_derive(rule: str, text: str, equation: Equation) -> bool:
     """Whether a search can follow what is derived by the equation: it uses both directions, always."""
     if _divides(equation) or _rounds_more(equation) or equation.conditions:
         return False
-    return all(map(is_safe_with_infinities, substitutions_of(equation, rule_id(equation))))
+    return applied({rule: text}) == substitutions_of(equation, rule)
 
 
 def _by_itself(rule: str, text: str, equation: Equation, kept: Theory) -> Selection:
