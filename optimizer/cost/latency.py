@@ -16,7 +16,7 @@ from superopt.optimizer.cost.roofline import PROBES, Roofline, calibrate, record
 from superopt.optimizer.cost.runtime import Provider, device_name, runtime_version
 from superopt.optimizer.cost.store import CostStore
 
-METHOD = "8"
+METHOD = "9"
 """Version of the measuring method; increment it when the method changes, so that older costs are not used."""
 
 _SECOND_LOOK = 0.9

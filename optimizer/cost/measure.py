@@ -41,7 +41,7 @@ from superopt.optimizer.cost.runtime import (
     RuntimeRefusedError,
     profiled_model,
 )
-from superopt.optimizer.cost.timing import Caches, fastest, look, timed
+from superopt.optimizer.cost.timing import Caches, fastest, timed, timed_if_long
 
 LAUNCH_MICROSECONDS = 0.5
 """The runtime's overhead per kernel."""
@@ -144,10 +144,7 @@ class Measurer:
         feeds = _feeds(kernel, ())
         run, caches = loaded.bind(feeds), Caches(kernel, feeds)
         empty = self._base(kernel, model, ())
-        times = look(run)
-        if fastest(times) - empty >= _LONG:
-            times += timed(run, caches, _BUDGET_OF_LONG)
-        return _Alone(fastest(times) - empty)
+        return _Alone(fastest(timed_if_long(run, caches, _LONG + empty, _BUDGET_OF_LONG)) - empty)
 
     def _profiled(self, kernel: Kernel, model: bytes, loaded: LoadedModel) -> _Alone:
         """Profiled time of the kernel; approximate unless it is long."""
@@ -155,10 +152,8 @@ class Measurer:
         feeds = _feeds(kernel, blocked)
         empty = self._base(kernel, model, ())
         run, caches = loaded.bind(feeds), Caches(kernel, feeds)
-        times = look(run)
-        if fastest(times) - empty >= _LONG:
-            times += timed(run, caches, _BUDGET_OF_LONG)
-        runs = loaded.end_profile()
+        times = timed_if_long(run, caches, _LONG + empty, _BUDGET_OF_LONG)
+        runs = loaded.end_profile()[-len(times) :]
         seen = [_without_makers(run) for run in runs]
         if not all(seen):
             return _Alone(0.0)

@@ -41,6 +41,11 @@ class Caches:
         arrays = {id(array): array for array in feeds.values()}
         self._recent = [array for array in arrays.values() if 0 < array.nbytes <= _RECENT]
 
+    @property
+    def are_evicted(self) -> bool:
+        """Whether a kernel's weights are evicted before each run."""
+        return self._evicted is not None
+
     def prepare(self) -> None:
         """Evicts a kernel's weights from the core's own cache or from all caches, if there are many."""
         if self._evicted is not None:
@@ -65,6 +70,16 @@ def timed(run: BoundRun, caches: Caches, budget_microseconds: float) -> list[Tim
     least = _MIN_RUNS if usual <= _SLOW else 1
     count = int(min(caches.most_runs, max(least, budget_microseconds / usual)))
     return times + [_once(run, caches) for _ in range(count)]
+
+
+def timed_if_long(run: BoundRun, caches: Caches, long: float, budget_microseconds: float) -> list[Timed]:
+    """A few runs of a kernel whose weights may still be cached, if they take less than ``long`` microseconds;
+    else many runs, each from the state of the caches that it finds in a model."""
+    first = look(run)
+    if fastest(first) < long:
+        return first
+    prepared = timed(run, caches, budget_microseconds)
+    return prepared if caches.are_evicted else first + prepared
 
 
 def _once(run: BoundRun, caches: Caches) -> Timed:
