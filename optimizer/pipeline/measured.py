@@ -29,6 +29,7 @@ from superopt.optimizer.pipeline.judge import Equality, Trial, UnchangedError
 from superopt.optimizer.pipeline.original import Original
 from superopt.optimizer.pipeline.prepare import Prepared, refusal_of
 from superopt.optimizer.pipeline.report import CostSummary, MemorySummary, Report, SearchSummary, SizesSummary
+from superopt.optimizer.pipeline.search_time import SearchTime
 from superopt.optimizer.pipeline.second_look import at_second_look
 from superopt.optimizer.pipeline.selection import MEASURED_OBJECTIVES
 from superopt.optimizer.pipeline.verdict import PricedVariant, Verdict
@@ -125,10 +126,10 @@ class MeasuredTrial(Trial[PricedVariant]):
         self._require_time()
         self._request.tell("pricing")
         start = self._start = self._priced(sizing)
-        deadline = schedule.search_ends()
-        self._reserved = schedule.deadline - deadline
-        self._measure_until(deadline)
-        self._start, self._result = self._searched(start, deadline)
+        searching = schedule.search_time(look=self._look)
+        self._measure_until(searching.latest)
+        self._start, self._result = self._searched(start, searching)
+        self._reserved = schedule.deadline - searching.ends
         if original.is_large:
             self._start.kernels.clear()
         self._request.heeds_interrupt()
@@ -201,32 +202,36 @@ class MeasuredTrial(Trial[PricedVariant]):
         if isinstance(self._objective, Latency):
             self._objective.deadline = deadline
 
+    @property
+    def _look(self) -> float:
+        """The share of the time of a search for the second look at its result."""
+        return _SECOND_LOOK_SHARE if isinstance(self._objective, Latency) else 0.0
+
     def _searched(
-        self, start: GraphCost, deadline: float, distrusted: Container[str] = ()
+        self, start: GraphCost, searching: SearchTime, distrusted: Container[str] = ()
     ) -> tuple[GraphCost, SearchResult]:
         """The initial graph and the result of a search without some of the rules, both at prices of which
         those that decided were measured twice."""
         request, options, objective = self._request, self._request.options, self._objective
-        left = deadline - time.monotonic()
-        ends = deadline - _SECOND_LOOK_SHARE * left if isinstance(objective, Latency) else deadline
 
         def forward(progress: Progress) -> None:
+            searching.found(progress.cost_before, progress.best_cost)
             if request.progress is not None:
-                until = deadline - request.started
+                until = searching.ends - request.started
                 request.progress(replace(progress, seconds=request.seconds, until=until))
 
         def is_in_time() -> bool:
-            return time.monotonic() < deadline
+            return time.monotonic() < searching.ends
 
         limits = SearchLimits(
-            deadline=ends,
+            deadline=searching.latest,
             alpha=options.alpha,
             max_candidates=options.max_candidates,
             patience=options.patience,
             seed=options.seed,
         )
         rules = [rule for rule in self._rules if rule.rule_id not in distrusted]
-        watch = Watch(limits, request.cancel, forward)
+        watch = Watch(limits, request.cancel, forward, is_over=lambda: searching.is_over)
         result = search_named(options.search).run(start, RuleSet(rules, self._prepared.protected), watch)
         found = Shortened(result.best, result.trace)
         if isinstance(objective, Latency):
@@ -244,8 +249,8 @@ class MeasuredTrial(Trial[PricedVariant]):
         if self._request.heeds_interrupt() or left < _LEAST_SECONDS or not self._schedule.is_enough():
             return None
         self._tell("search")
-        ends = min(self._schedule.search_ends(), time.monotonic() + 0.4 * left)
-        start, result = self._searched(start, ends, distrusted)
+        searching = self._schedule.search_time(share=0.4, look=self._look)
+        start, result = self._searched(start, searching, distrusted)
         if not result.trace:
             return None
         self._result = result

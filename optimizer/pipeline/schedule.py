@@ -6,6 +6,8 @@ import math
 import time
 from dataclasses import dataclass, field
 
+from superopt.optimizer.pipeline.search_time import FEWEST_ROUNDS, SearchTime
+
 EXPLANATION_SHARE = 0.05
 """Share of the budget for the explanation."""
 
@@ -27,7 +29,10 @@ _ROUND_RUNS, _ROUND_LOADS = 8, 2
 """Number of runs and loads in a round: both models are loaded, run once to warm up, and several times for
 timing."""
 
-_LEAST_ROUNDS, _WANTED_ROUNDS = 3, 8
+_QUICK_ROUND_RUNS, _QUICK_ROUND = 20, 1.0
+"""Number of runs in a round of a quick model, which has more of them, and their maximum seconds."""
+
+_LEAST_ROUNDS = 3
 
 _LEAST_SEARCH_SHARE = 0.1
 _SHARES = (0.25, 0.7)
@@ -86,7 +91,7 @@ class Schedule:
 
     def shorten(self) -> None:
         """Reduces the budget to what has passed and what judging one model takes."""
-        wanted = max(_SHORT_JUDGING, self._checking + _WANTED_ROUNDS * self._round)
+        wanted = max(_SHORT_JUDGING, self._checking + FEWEST_ROUNDS * self._round)
         needed = time.monotonic() - self.started + wanted + self.writing
         self.budget = min(self.budget, needed / (1 - EXPLANATION_SHARE))
 
@@ -120,13 +125,14 @@ class Schedule:
     def _lasts(self, seconds: float) -> bool:
         return seconds <= self.left or seconds < _SHORT
 
-    def search_ends(self) -> float:
-        """Deadline (monotonic clock) of a search that starts now, so that its result can be judged."""
-        left = max(self.left, 0.0)
-        low, high = (share * left for share in _SHARES)
-        wanted = self._checking + _WANTED_ROUNDS * self._round
+    def search_time(self, *, share: float = 1.0, look: float = 0.0) -> SearchTime:
+        """Time for a search that starts now, so that its result can be judged, or for a share of the
+        remaining time; a share ``look`` of it is for looking again at what was found."""
+        left, now = max(self.left, 0.0), time.monotonic()
+        low, high = (part * left for part in _SHARES)
         high = max(high, min(self.judging, (1 - _LEAST_SEARCH_SHARE) * left))
-        return self.deadline - min(high, max(low, wanted))
+        limit = now + share * left if share < 1 else math.inf
+        return SearchTime(self.deadline, self._checking, self._round, low, high, look, limit, now)
 
     def advice(self) -> str:
         """Description of the times that the model needs, with a sufficient budget."""
@@ -150,7 +156,8 @@ class Schedule:
 
     @property
     def _round(self) -> float:
-        return _ROUND_LOADS * self.loading + _ROUND_RUNS * self.running
+        running = max(_ROUND_RUNS * self.running, min(_QUICK_ROUND_RUNS * self.running, _QUICK_ROUND))
+        return _ROUND_LOADS * self.loading + running
 
 
 def _seconds(value: float) -> str:

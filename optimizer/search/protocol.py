@@ -95,13 +95,15 @@ class SearchResult:
 
 @dataclass
 class Watch:
-    """Checks deadline, requests to end and patience, and reports progress while a search runs."""
+    """Checks deadline, requests to end and patience, and reports progress while a search runs. ``is_over``
+    may end it before its deadline."""
 
     limits: SearchLimits
     cancel: CancelToken = field(default_factory=CancelToken)
     report: ProgressCallback | None = None
     report_interval: float = 0.2
     started: float = field(default_factory=time.monotonic)
+    is_over: Callable[[], bool] = lambda: False
     _reported: float = 0.0
 
     @property
@@ -120,9 +122,7 @@ class Watch:
             return "max_candidates"
         if limits.patience is not None and since_best >= limits.patience:
             return "patience"
-        if time.monotonic() >= limits.deadline:
-            return "budget"
-        return None
+        return "budget" if self._is_late() else None
 
     def part(
         self, candidates: int, patience: int | None, report: ProgressCallback, share: float = 1.0
@@ -133,12 +133,17 @@ class Watch:
         left = None if limits.max_candidates is None else limits.max_candidates - candidates
         deadline = now + share * (limits.deadline - now) if share < 1 else limits.deadline
         own = replace(limits, deadline=deadline, max_candidates=left, patience=patience)
-        return Watch(own, self.cancel, report if self.report else None, self.report_interval)
+        return Watch(
+            own, self.cancel, report if self.report else None, self.report_interval, is_over=self.is_over
+        )
 
     def may_go_on(self) -> bool:
         """Whether time is left and no end was requested."""
         is_ended = self.cancel.is_cancelled or self.cancel.is_interrupted
-        return not is_ended and time.monotonic() < self.limits.deadline
+        return not is_ended and not self._is_late()
+
+    def _is_late(self) -> bool:
+        return time.monotonic() >= self.limits.deadline or self.is_over()
 
     def tell(self, candidates: int, cost_before: float, best_cost: float) -> None:
         """Reports progress, at a limited rate."""
