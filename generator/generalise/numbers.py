@@ -77,7 +77,7 @@ def with_related_numbers(
             forms = itertools.islice(_related(written), _MOST_FORMS)
             held = (_held(form, shapes, others, sampler) for form in forms)
             found = next((form for form in held if form is not None), None)
-            if found is not None:
+            if found is not None and (found.conditions != written.conditions or _calculates(found)):
                 yield found
 
 
@@ -88,7 +88,7 @@ def has_open_numbers(equation: Equation) -> bool:
 
 def _related(equation: Equation) -> Iterator[Equation]:
     """The equation with the numbers of its source open, and those that only its target has calculated from
-    them in all ways."""
+    them in all ways; before that as they are, if axioms name them."""
     left = _numbers(equation.left)
     given = [number for number in left if number not in _SPECIAL]
     sought = [number for number in _numbers(equation.right) if number not in left]
@@ -97,7 +97,10 @@ def _related(equation: Equation) -> Iterator[Equation]:
     names: dict[Constant, Number] = {n: AttributeVariable(f"n{i}") for i, n in enumerate(given)}
     values = {variable.name: n for n, variable in names.items() if isinstance(variable, AttributeVariable)}
     expressions = list(_expressions(values)) if sought else []
-    choices = [[e for e, value in expressions if value == number] for number in sought]
+    choices = [
+        [*((number,) if number in _SPECIAL else ()), *(e for e, value in expressions if value == number)]
+        for number in sought
+    ]
     for chosen in itertools.product(*choices):
         yield _opened(equation, names | dict(zip(sought, chosen, strict=True)))
 
@@ -135,7 +138,7 @@ def _held(form: Equation, shapes: Shapes, others: Mapping[str, object], sampler:
     """The form, with clauses about signs where it needs them; None if it is false with any."""
     names = sorted(_names_of_numbers(form))
     if _holds(form, names, shapes, others, sampler):
-        return form if any(calculated(*form.terms)) else None
+        return form
     for count in range(1, len(names) + 1):
         for chosen in itertools.combinations(names, count):
             clauses = tuple(_not_negative(form, name) for name in chosen)
@@ -143,6 +146,10 @@ def _held(form: Equation, shapes: Shapes, others: Mapping[str, object], sampler:
             if _holds(conditional, names, shapes, others, sampler, frozenset(chosen)):
                 return conditional
     return None
+
+
+def _calculates(form: Equation) -> bool:
+    return any(calculated(*form.terms))
 
 
 def _not_negative(form: Equation, name: str) -> Condition:

@@ -10,7 +10,18 @@ from superopt.rewriting import substitutions_of
 from tests.generator.generations import generation
 
 WHOLE = frozenset(
-    ("branches", "exponentials", "gates", "pointwise", "powers", "softmaxes", "turned", "vision")
+    (
+        "affine",
+        "branches",
+        "centred",
+        "exponentials",
+        "gates",
+        "pointwise",
+        "powers",
+        "softmaxes",
+        "turned",
+        "vision",
+    )
 )
 """Presets that take a second at their own size, or find nothing below it; the others run at two operators."""
 

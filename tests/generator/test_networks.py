@@ -21,6 +21,8 @@ NORM = ("vision", 5)
 RESIDUALS = ("residuals", 2)
 EXPONENTIALS = ("exponentials", 7)
 SOFTMAXES = ("softmaxes", 7)
+AFFINE = ("affine", 2)
+CENTRED = ("centred", 4)
 
 FOUND: dict[str, tuple[tuple[str | int, ...], str]] = {
     "softplus without overflow": (
@@ -38,6 +40,21 @@ FOUND: dict[str, tuple[tuple[str | int, ...], str]] = {
             "broadcast(reduce_sum[axis=a](exp(sub(x, broadcast(reduce_max[axis=a](x))))))) "
             "<=> softmax[axis=a](x)"
         ),
+    ),
+    "layer normalisation without a bias": (
+        CENTRED,
+        (
+            "layer_normalization[epsilon=epsilon](x, y, full[value=0]) <=> "
+            "rms_normalization[epsilon=epsilon](sub(x, broadcast(reduce_mean[axis=-1](x))), y)"
+        ),
+    ),
+    "a sum with a vector as an affine step": (
+        AFFINE,
+        "affine[axis=a](x, ones(), y) <=> bias_add[axis=a](x, y)",
+    ),
+    "a product with a number as one with a vector": (
+        AFFINE,
+        "channel_scale[axis=1](x, scale(ones(), y)) <=> scale(x, y)",
     ),
     "a sum that is not fused": (
         RESIDUALS,

@@ -287,6 +287,19 @@ def _mish(*, in_parts: bool) -> onnx.ModelProto:
     return sketch.model((result, (1, 64, 56, 56)))
 
 
+def _shifted_gate(*, in_one_layout: bool) -> onnx.ModelProto:
+    sketch = Sketch()
+    x = sketch.conv(sketch.input(1, 16, 40, 80), kernel("w", 128, 16, 1))
+    x = sketch.node("Mul", [x, sketch.node("HardSigmoid", [x], alpha=1 / 6, beta=0.5)])
+    term = drawn("term", 128)
+    if in_one_layout:
+        numbers = (np.ones_like(term), term, np.zeros_like(term), np.ones_like(term))
+        x = sketch.node("BatchNormalization", [x, *map(sketch.weight, numbers)], epsilon=0.0)
+    else:
+        x = sketch.node("Add", [x, sketch.weight(term[:, None, None])])
+    return sketch.model((sketch.conv(x, kernel("deep", 128, 1, 3), groups=128), (1, 128, 40, 80)))
+
+
 WITH_HEADROOM: Mapping[str, Micrograph] = {
     "two 1x1 convolutions": pair(_composed_points, "composed"),
     "1x1 convolution, then every second pixel": pair(_subsampled, "strided"),
@@ -302,6 +315,7 @@ WITH_HEADROOM: Mapping[str, Micrograph] = {
     "1x1 convolution of joined images": pair(_decoded, "enlarged_last"),
     "softmax over channels": pair(_channel_shares, "in_parts"),
     "mish": pair(_mish, "in_parts"),
+    "a vector added between convolutions": pair(_shifted_gate, "in_one_layout"),
 }
 
 WITHOUT_HEADROOM: Mapping[str, Micrograph] = {
