@@ -69,6 +69,8 @@ def test_every_strategy_stops_when_told_and_tells_how_far_it_is(strategy: str) -
     interrupted = CancelToken()
     interrupted.interrupt()
     assert search(strategy, graph, Watch(limits, interrupted)).stopped_by == "interrupted"
+    over = search(strategy, graph, Watch(limits, is_over=lambda: True))
+    assert (over.stopped_by, over.trace) == ("budget", ())
     limited = SearchLimits(deadline=time.monotonic() + 20, max_candidates=30)
     result = search(strategy, graph, Watch(limited, report=told.append, report_interval=0.0))
     assert (result.stopped_by, result.candidates) == ("max_candidates", 30)
