@@ -68,7 +68,7 @@ class SearchTime:
 
 def _rounds(ratio: float) -> int:
     """Number of rounds of timing that a predicted speed-up needs."""
-    gain = math.log(ratio)
-    if gain >= _LARGE_GAIN:
-        return FEWEST_ROUNDS
-    return min(_MOST_ROUNDS, math.ceil(FEWEST_ROUNDS * (_LARGE_GAIN / gain) ** 2))
+    gain = min(math.log(ratio), _LARGE_GAIN)
+    if gain**2 * _MOST_ROUNDS <= FEWEST_ROUNDS * _LARGE_GAIN**2:
+        return _MOST_ROUNDS
+    return math.ceil(FEWEST_ROUNDS * (_LARGE_GAIN / gain) ** 2)

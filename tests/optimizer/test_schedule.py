@@ -71,7 +71,7 @@ def _search_time(*, look: float = 0.0) -> SearchTime:
 
 @pytest.mark.parametrize(
     ("best", "kept"),
-    [(1000.0, 5.0), (860.0, 5.0), (900.0, 1.0 + 0.5 * 16), (930.0, 13.0), (999.0, 13.0)],
+    [(1000.0, 5.0), (860.0, 5.0), (900.0, 1.0 + 0.5 * 16), (930.0, 13.0), (math.nextafter(1e3, 0), 13.0)],
 )
 def test_the_smaller_the_gain_the_more_time_is_kept_for_timing(best: float, kept: float) -> None:
     """Half the gain needs four times as many rounds, from 8 to 24."""
