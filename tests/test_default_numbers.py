@@ -10,7 +10,7 @@ import pytest
 
 from superopt.journeys import bodies, conversions, optimize_job, supervision
 from superopt.optimizer.check import distance, error_baseline, guesses, interval, latency
-from superopt.optimizer.pipeline import measured, original, schedule, search_time, simulated
+from superopt.optimizer.pipeline import measured, original, schedule, simulated
 from superopt.optimizer.search import normalise
 from superopt.options import DEFAULTS
 
@@ -46,8 +46,8 @@ def percent(share: float) -> str:
         f"at most until {percent(measured._PRICING_SHARE)} of the budget",
         f"normalisation at most {percent(normalise._SHARE)}",
         "between {} and {} of the remaining time".format(*map(percent, schedule._SHARES)),
-        f"one check and {search_time.FEWEST_ROUNDS} rounds need, or up to {search_time._MOST_ROUNDS} rounds",
-        f"where the search has found a speed-up below {math.exp(search_time._LARGE_GAIN):.2f} and",
+        f"one check and {schedule._WANTED_ROUNDS} rounds need, or up to {schedule._MOST_ROUNDS} rounds",
+        f"where the search has found a speed-up below {math.exp(schedule._LARGE_GAIN):.2f} and",
         f"more if {schedule._LEAST_ROUNDS} rounds take",
         f"less than {percent(schedule._LEAST_SEARCH_SHARE)} is left for the search",
         f"at most {percent(bodies._MOST)} of the budget, in proportion to their nodes",

@@ -77,7 +77,9 @@ def with_related_numbers(
             forms = itertools.islice(_related(written), _MOST_FORMS)
             held = (_held(form, shapes, others, sampler) for form in forms)
             found = next((form for form in held if form is not None), None)
-            if found is not None and (found.conditions != written.conditions or _calculates(found)):
+            if found is None:
+                continue
+            if found.conditions != written.conditions or any(calculated(*found.terms)):
                 yield found
 
 
@@ -146,10 +148,6 @@ def _held(form: Equation, shapes: Shapes, others: Mapping[str, object], sampler:
             if _holds(conditional, names, shapes, others, sampler, frozenset(chosen)):
                 return conditional
     return None
-
-
-def _calculates(form: Equation) -> bool:
-    return any(calculated(*form.terms))
 
 
 def _not_negative(form: Equation, name: str) -> Condition:

@@ -29,7 +29,7 @@ from superopt.optimizer.pipeline.judge import Equality, Trial, UnchangedError
 from superopt.optimizer.pipeline.original import Original
 from superopt.optimizer.pipeline.prepare import Prepared, refusal_of
 from superopt.optimizer.pipeline.report import CostSummary, MemorySummary, Report, SearchSummary, SizesSummary
-from superopt.optimizer.pipeline.search_time import SearchTime
+from superopt.optimizer.pipeline.schedule import SearchTime
 from superopt.optimizer.pipeline.second_look import at_second_look
 from superopt.optimizer.pipeline.selection import MEASURED_OBJECTIVES
 from superopt.optimizer.pipeline.verdict import PricedVariant, Verdict

@@ -6,8 +6,6 @@ import math
 import time
 from dataclasses import dataclass, field
 
-from superopt.optimizer.pipeline.search_time import FEWEST_ROUNDS, SearchTime
-
 EXPLANATION_SHARE = 0.05
 """Share of the budget for the explanation."""
 
@@ -32,7 +30,13 @@ timing."""
 _QUICK_ROUND_RUNS, _QUICK_ROUND = 20, 1.0
 """Number of runs in a round of a quick model, which has more of them, and their maximum seconds."""
 
-_LEAST_ROUNDS = 3
+_LEAST_ROUNDS, _WANTED_ROUNDS, _MOST_ROUNDS = 3, 8, 24
+"""Number of rounds that are made in any case, and that large and small gains need: the width of an interval
+falls with the root of their number, so half the gain needs four times as many."""
+
+_LARGE_GAIN = math.log(1.16)
+"""Natural logarithm of a predicted speed-up that counts as large."""
+
 
 _LEAST_SEARCH_SHARE = 0.1
 _SHARES = (0.25, 0.7)
@@ -48,6 +52,57 @@ _STEP = 5
 
 _SHORTEST = 0.01
 """Seconds; shorter durations are shown as less than this."""
+
+
+@dataclass
+class SearchTime:
+    """Time for a search that begins now and whose result must be judged by ``deadline`` (monotonic clock, as
+    all times). Judging takes ``checking`` seconds and ``round_seconds`` for each round of timing; it is given
+    from ``least`` to ``most`` seconds. The search ends at ``limit`` at the latest. The ``look`` share of its
+    time is left for a second look at its result. ``ends``: the end for what was found so far, second look
+    included; ``latest``: that for a large gain, or none yet."""
+
+    deadline: float
+    checking: float
+    round_seconds: float
+    least: float
+    most: float
+    look: float = 0.0
+    limit: float = math.inf
+    started: float = field(default_factory=time.monotonic)
+    latest: float = field(init=False)
+    ends: float = field(init=False)
+    _best: float = field(default=math.inf, init=False)
+
+    def __post_init__(self) -> None:
+        self.latest = self.ends = self._end(_WANTED_ROUNDS)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the search must end now."""
+        return time.monotonic() >= self.ends - self.look * max(self.ends - self.started, 0.0)
+
+    def found(self, cost_before: float, best_cost: float) -> None:
+        """Sets the end for what the search has found so far, both costs in the same unit: the less it has
+        found, the earlier, but not before it has found nothing more for as long as that took."""
+        if best_cost >= min(self._best, cost_before):
+            return
+        self._best = best_cost
+        ratio = cost_before / best_cost if best_cost > 0 else math.inf
+        nothing_more = 2 * time.monotonic() - self.started
+        self.ends = min(self.latest, max(self._end(_rounds(ratio)), nothing_more))
+
+    def _end(self, rounds: int) -> float:
+        wanted = self.checking + rounds * self.round_seconds
+        return min(self.deadline - min(self.most, max(self.least, wanted)), self.limit)
+
+
+def _rounds(ratio: float) -> int:
+    """Number of rounds of timing that a predicted speed-up needs."""
+    gain = min(math.log(ratio), _LARGE_GAIN)
+    if gain**2 * _MOST_ROUNDS <= _WANTED_ROUNDS * _LARGE_GAIN**2:
+        return _MOST_ROUNDS
+    return math.ceil(_WANTED_ROUNDS * (_LARGE_GAIN / gain) ** 2)
 
 
 @dataclass
@@ -91,7 +146,7 @@ class Schedule:
 
     def shorten(self) -> None:
         """Reduces the budget to what has passed and what judging one model takes."""
-        wanted = max(_SHORT_JUDGING, self._checking + FEWEST_ROUNDS * self._round)
+        wanted = max(_SHORT_JUDGING, self._checking + _WANTED_ROUNDS * self._round)
         needed = time.monotonic() - self.started + wanted + self.writing
         self.budget = min(self.budget, needed / (1 - EXPLANATION_SHARE))
 
@@ -131,8 +186,9 @@ class Schedule:
         left, now = max(self.left, 0.0), time.monotonic()
         low, high = (part * left for part in _SHARES)
         high = max(high, min(self.judging, (1 - _LEAST_SEARCH_SHARE) * left))
-        limit = now + share * left if share < 1 else math.inf
-        return SearchTime(self.deadline, self._checking, self._round, low, high, look, limit, now)
+        return SearchTime(
+            self.deadline, self._checking, self._round, low, high, look, now + share * left, now
+        )
 
     def advice(self) -> str:
         """Description of the times that the model needs, with a sufficient budget."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import cast
 
 import numpy as np
 import onnx
@@ -46,9 +45,8 @@ from superopt.optimizer.cost.kernel_model import input_of, kernel_model
 from superopt.optimizer.cost.machine import Residence
 from superopt.optimizer.cost.measure import LEAST_MICROSECONDS
 from superopt.optimizer.cost.objective import Objective
-from superopt.optimizer.cost.runtime import BoundRun, LoadedModel, profiled_model
+from superopt.optimizer.cost.runtime import LoadedModel, profiled_model
 from superopt.optimizer.cost.spelling import respelled
-from superopt.optimizer.cost.timing import Caches, fastest, timed_if_long
 from tests.optimizer.graphs import Builder, dense_blocks, f32
 from tests.optimizer.models import lifted_text
 
@@ -196,30 +194,6 @@ def test_weights_lie_where_what_is_read_between_leaves_them() -> None:
     steps = "{ a = MatMul(x, u) b = MatMul(a, u) c = MatMul(b, u) d = MatMul(c, v) y = MatMul(d, w) }"
     near, far = Residence.SHARED, Residence.MEMORY
     assert residences(f"{three} {steps}", "uvw") == [near, near, near, far, far]
-
-
-@pytest.mark.parametrize(("residence", "expected"), [(Residence.MEMORY, 750.0), (Residence.CORE, 600.0)])
-def test_a_long_kernel_is_timed_with_its_weights_where_a_model_leaves_them(
-    residence: Residence, expected: float
-) -> None:
-    """The first runs, which decide whether it is long, find the weights in the caches."""
-
-    class Run:
-        is_evicted = False
-
-        def microseconds_and_share(self) -> tuple[float, float]:
-            took, self.is_evicted = 750.0 if self.is_evicted else 600.0, False
-            return took, 1.0
-
-    class Evicting(Caches):
-        def prepare(self) -> None:
-            run.is_evicted = self.are_evicted
-
-    run = Run()
-    kernel = Kernel((), (), (), residence=residence)
-    times = timed_if_long(cast("BoundRun", run), Evicting(kernel, {}), 400.0, 6000.0)
-    assert fastest(times) == expected
-    assert fastest(timed_if_long(cast("BoundRun", run), Evicting(kernel, {}), 900.0, 6000.0)) == 600.0
 
 
 def residences(text: str, weights: str) -> list[Residence]:

@@ -8,8 +8,7 @@ import time
 
 import pytest
 
-from superopt.optimizer.pipeline.schedule import Schedule
-from superopt.optimizer.pipeline.search_time import SearchTime
+from superopt.optimizer.pipeline.schedule import Schedule, SearchTime
 
 
 def _schedule(
@@ -73,11 +72,13 @@ def _search_time(*, look: float = 0.0) -> SearchTime:
     ("best", "kept"),
     [(1000.0, 5.0), (860.0, 5.0), (900.0, 1.0 + 0.5 * 16), (930.0, 13.0), (math.nextafter(1e3, 0), 13.0)],
 )
-def test_the_smaller_the_gain_the_more_time_is_kept_for_timing(best: float, kept: float) -> None:
+def test_the_smaller_the_gain_the_more_time_is_kept_for_timing(
+    best: float, kept: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Half the gain needs four times as many rounds, from 8 to 24."""
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
     searching = _search_time()
     searching.found(1000.0, best)
-    searching._improved = 100.0  # pyright: ignore[reportPrivateUsage]
     assert searching.latest == 115.0
     assert math.isclose(searching.ends, 120.0 - kept)
 
