@@ -110,24 +110,26 @@ class Reference:
         self._model = self.baseline.model = None
 
 
-def check_equivalence(reference: Reference, other: LoadedModel) -> Equivalence:
+def check_equivalence(reference: Reference, other: LoadedModel, *, closes: bool = False) -> Equivalence:
     """Runs the other model on the samples of the reference and judges all outputs and saturating operands. A
     model cannot be certified if two runs of it differ, or if no output is ever finite. At least one sample is
-    compared, whatever the time limit."""
+    compared, whatever the time limit. With ``closes`` the other model runs first, for half of the time at
+    most, and is closed before anything is judged: double precision takes memory, too."""
     difference = _signature_difference(reference, other)
     if difference:
         return _refusal(reference.tolerance, difference)
     reference.baseline.deadline = reference.sampling.deadline
-    return _Check(reference, other).verdict()
+    return _Check(reference, other, closes=closes).verdict()
 
 
 class _Check:
     """Comparison of one model with the reference."""
 
-    def __init__(self, reference: Reference, other: LoadedModel) -> None:
+    def __init__(self, reference: Reference, other: LoadedModel, *, closes: bool) -> None:
         self._reference = reference
         self._baseline = reference.baseline
         self._other = other
+        self._closes = closes
         self._judge = Judge(reference.baseline, reference.sampling.tolerance)
         self._compared: list[Sample] = []
         self._alive = False
@@ -136,11 +138,11 @@ class _Check:
         """Compares sample by sample until the outputs disagree or time runs out."""
         reference = self._reference
         total, is_conclusive, last = EQUAL, False, tuple[object, ...]()
-        for sample in reference.samples():
+        for sample, outputs in self._runs():
             if not self._compared and reference.repeated().excess > _REPEAT_SHARE:
                 why = "two runs of the original on the same inputs differ, so nothing can be certified"
                 return _refusal(reference.tolerance, why)
-            judged = self._outputs(sample)
+            judged = self._judged(sample, outputs)
             total = total.and_also(judged)
             self._compared.append(sample)
             self._alive = self._alive or (judged.is_conclusive and self._vary(sample, last))
@@ -177,12 +179,32 @@ class _Check:
     def _is_late(self) -> bool:
         return time.monotonic() >= self._reference.sampling.deadline
 
-    def _outputs(self, sample: Sample) -> Agreement:
-        names = self._reference.names
+    def _runs(self) -> Iterator[tuple[Sample, tuple[object, ...] | RuntimeRefusedError]]:
+        """The samples, with the outputs of the other model or why it does not run on one."""
+        runs = ((sample, self._run(sample)) for sample in self._reference.samples())
+        if not self._closes:
+            yield from runs
+            return
+        until = (time.monotonic() + self._reference.sampling.deadline) / 2
+        done: list[tuple[Sample, tuple[object, ...] | RuntimeRefusedError]] = []
+        for run in runs:
+            done.append(run)
+            if time.monotonic() >= until:
+                break
+        self._other.close()
+        yield from done
+
+    def _run(self, sample: Sample) -> tuple[object, ...] | RuntimeRefusedError:
         try:
-            ours, theirs = leaves(names, sample.outputs), leaves(names, self._other.run(sample.feeds))
+            return self._other.run(sample.feeds)
         except RuntimeRefusedError as error:
-            return disagreement(str(error))
+            return error
+
+    def _judged(self, sample: Sample, outputs: tuple[object, ...] | RuntimeRefusedError) -> Agreement:
+        if isinstance(outputs, RuntimeRefusedError):
+            return disagreement(str(outputs))
+        names = self._reference.names
+        ours, theirs = leaves(names, sample.outputs), leaves(names, outputs)
         judged = self._judge.judged(sample, ours, theirs)
         if judged.agrees:
             judged = judged.and_also(self._changes(sample, ours, theirs))

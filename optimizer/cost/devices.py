@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 from collections.abc import Callable
 from functools import cache
@@ -13,7 +14,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 _NVIDIA = Path("/proc/driver/nvidia")
+
+
+def physical_cores() -> int:
+    """Number of cores that run at full speed in parallel."""
+    return psutil.cpu_count(logical=False) or os.cpu_count() or 1
 
 
 @cache

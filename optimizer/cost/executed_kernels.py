@@ -20,13 +20,19 @@ def load_and_list(
 ) -> tuple[LoadedModel, Executed | None]:
     """Loads a model and lists the kernels that the runtime executes; None where the runtime does not report
     them. Needs room in ``directory`` for the model while it loads; ``profile`` and ``without`` are those of
-    ``LoadedModel``. Raises RuntimeRefusedError when it does not load."""
+    ``LoadedModel``. A model on disk, whose weights are large, is loaded once more for its list: writing what
+    the runtime executes copies the weights, which must not come on top of those prepared for the kernels.
+    Raises RuntimeRefusedError when it does not load."""
     path = directory / "executed.onnx"
     try:
-        loaded = LoadedModel(model, threads, profile, provider, without, path)
-        return loaded, executed(path)
+        if not isinstance(model, Path):
+            loaded = LoadedModel(model, threads, profile, provider, without, path)
+            return loaded, executed(path)
+        LoadedModel(model, threads, None, provider, without, path)
+        kernels = executed(path)
     except InvalidModelError:
-        return LoadedModel(model, threads, profile, provider, without), None
+        kernels = None
     finally:
         for written in directory.glob(f"{path.name}*"):
             written.unlink()
+    return LoadedModel(model, threads, profile, provider, without), kernels

@@ -62,6 +62,10 @@ _MOST_COPIED_BYTES = 16 * 2**20
 _OWN_WEIGHT = 2**10
 """Bytes above which a weight is not shared by the copies of a memory-bound kernel."""
 
+_ALONE_BYTES = 32 * 2**20
+"""Size of a kernel's model above which no copies are run, and the runtime is not asked what it executes: both
+need several times as much memory."""
+
 _WITHOUT = ("CommonSubexpressionElimination",)
 """Runtime optimisers that would merge the copies."""
 
@@ -120,39 +124,44 @@ class Measurer:
                 if found is not None:
                     return found
                 alone = (self._profiled if is_image else self._clocked)(kernel, model, loaded)
-            if alone.microseconds >= _LONG:
-                return Measurement(alone.microseconds, alone.blocked, form=form)
+            if alone.microseconds >= _LONG or len(model) > _ALONE_BYTES:
+                return Measurement(max(alone.microseconds, LEAST_MICROSECONDS), alone.blocked, form=form)
             return dataclasses.replace(self._in_copies(kernel, model, alone), form=form)
         except (RuntimeRefusedError, UnsupportedError):
             return None
 
     @contextmanager
     def _opened(self, kernel: Kernel, model: bytes, *, is_image: bool) -> Generator[tuple[LoadedModel, str]]:
-        """The kernel's model, profiled if it is about images, with the form in which it is executed."""
+        """The kernel's model, profiled if it is about images, with the form in which it is executed; empty
+        for a large kernel."""
         with tempfile.TemporaryDirectory(prefix="superopt-kernel-") as name:
             directory = Path(name)
             profile = directory / "run" if is_image else None
             if is_image:
                 model = with_blocked_inputs(model, _blocked_inputs(kernel))
+            without = _WITHOUT if is_image else ()
+            if len(model) > _ALONE_BYTES:
+                yield LoadedModel(model, self._threads, profile, self._provider, without), ""
+                return
             loaded, executes = load_and_list(
-                model, self._threads, self._provider, directory, profile, _WITHOUT if is_image else ()
+                model, self._threads, self._provider, directory, profile, without
             )
             yield loaded, "" if executes is None else f"{executes.digest[:32]}/{kernel.residence.value}"
 
     def _clocked(self, kernel: Kernel, model: bytes, loaded: LoadedModel) -> _Alone:
-        """Wall-clock time of the kernel; approximate unless it is long."""
+        """Wall-clock time of the kernel; approximate unless it is long or large."""
         feeds = _feeds(kernel, ())
         run, caches = loaded.bind(feeds), Caches(kernel, feeds)
         empty = self._base(kernel, model, ())
-        return _Alone(fastest(timed_if_long(run, caches, _LONG + empty, _BUDGET_OF_LONG)) - empty)
+        return _Alone(fastest(timed_if_long(run, caches, _long(model, empty), _BUDGET_OF_LONG)) - empty)
 
     def _profiled(self, kernel: Kernel, model: bytes, loaded: LoadedModel) -> _Alone:
-        """Profiled time of the kernel; approximate unless it is long."""
+        """Profiled time of the kernel; approximate unless it is long or large."""
         blocked = _blocked_inputs(kernel)
         feeds = _feeds(kernel, blocked)
         empty = self._base(kernel, model, ())
         run, caches = loaded.bind(feeds), Caches(kernel, feeds)
-        times = timed_if_long(run, caches, _LONG + empty, _BUDGET_OF_LONG)
+        times = timed_if_long(run, caches, _long(model, empty), _BUDGET_OF_LONG)
         runs = loaded.end_profile()[-len(times) :]
         seen = [_without_makers(run) for run in runs]
         if not all(seen):
@@ -234,6 +243,11 @@ class Measurer:
             taken -= self._base(kernel, model, ("x0",)) + LAUNCH_MICROSECONDS
             self._restoring[type_] = max(taken, 0.0)
         return self._restoring[type_]
+
+
+def _long(model: bytes, empty: float) -> float:
+    """The microseconds of a run from which on the kernel is timed alone."""
+    return 0.0 if len(model) > _ALONE_BYTES else _LONG + empty
 
 
 def _total(run: Sequence[KernelTime]) -> float:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import numpy as np
-import psutil
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # the runtime reads this when it is loaded
 
@@ -127,11 +126,6 @@ class RunTime:
     processor: float
 
 
-def physical_cores() -> int:
-    """Number of cores that run at full speed in parallel."""
-    return psutil.cpu_count(logical=False) or os.cpu_count() or 1
-
-
 def device_name(provider: Provider = Provider.CPU) -> str:
     """The device of a provider."""
     return processor_name() if provider is Provider.CPU else accelerator_name() or "unknown CUDA device"
@@ -150,8 +144,8 @@ def runtime_version() -> str:
 class LoadedModel:
     """A model in memory, ready to run at the runtime's full optimisation; ``without`` names runtime
     optimisers to disable. With ``optimized`` the runtime's optimised model is written there, its large
-    weights next to it. Raises RuntimeRefusedError when the runtime rejects the model, MissingServiceError
-    when the provider's device is missing: the runtime would silently use the CPU."""
+    weights next to it; for a model on disk at half the memory, but its kernels are slow. Raises
+    RuntimeRefusedError when the runtime rejects a model, MissingServiceError where the device is missing."""
 
     def __init__(
         self,
@@ -178,10 +172,11 @@ class LoadedModel:
             options.profile_file_prefix = str(profile)
         if optimized is not None:
             options.optimized_model_filepath = str(optimized)
-            for key, value in (("file_name", f"{optimized.name}.weights"), ("min_size_in_bytes", "1024")):
-                options.add_session_config_entry(
-                    f"session.optimized_model_external_initializers_{key}", value
-                )
+            add, weights = options.add_session_config_entry, "session.optimized_model_external_initializers"
+            add(f"{weights}_file_name", f"{optimized.name}.weights")
+            add(f"{weights}_min_size_in_bytes", "1024")
+            if isinstance(model, Path):
+                add("session.disable_prepacking", "1")
         _require(provider, onnxruntime.get_available_providers())
         source = model if isinstance(model, bytes) else str(model)
         with translated():
@@ -198,6 +193,11 @@ class LoadedModel:
         """All outputs: arrays, or the runtime's values for sequences and maps."""
         with translated():
             return tuple(self._session.run(None, dict(feeds)))
+
+    def close(self) -> None:
+        """Frees the memory of the model, which cannot be run any more."""
+        del self._session
+        trim()
 
     def bind(self, feeds: Mapping[str, Array]) -> BoundRun:
         """The model bound to its inputs, for timing. Where an input or output is a text, sequence or map,
