@@ -198,6 +198,8 @@ class Generaliser:
             result = self._sampler.holds(opened, shapes, values, samples=1)
             if result is False or (result and self._sampler.equates_sizes(opened, shapes, values)):
                 return None
+            if result is None and self._sampler.differs_in_type(opened, shapes, values):
+                return None
             if result and differs_at_other_ranks(opened, shapes, self._sampler, values):
                 return None
             if result:

@@ -1,14 +1,16 @@
 """Generic typings of an equation: sizes are equal only if the equation requires it.
 
 Derivations at such sizes are general, because no step can use accidentally equal sizes. All equations use the
-same few numbers, so that cached types are shared.
+same few numbers, so that cached types are shared. Kernels are even where they can be: several ways of padding
+are the same for an odd one.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+from superopt.instances.sampler import kernel_symbols
 from superopt.instances.schemes import GeneralSearch, Scheme, symbolic_types
 from superopt.instances.search import IMPLICIT
 from superopt.ir.dimensions import Dimension, symbols_of
@@ -16,6 +18,7 @@ from superopt.ir.terms import Equation
 from superopt.rewriting import Typing
 
 _SIZES = (101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179, 181, 191, 193, 197)
+_EVEN = tuple(size + 1 for size in _SIZES)
 _CUTS = (17, 19, 23, 29, 31, 37, 41, 43, 47)
 _KERNEL = 3
 """Largest kernel size if not all sizes can be generic, as some operators require."""
@@ -29,6 +32,7 @@ def generic_typing(
     If the equation is ill-typed otherwise, kernels keep their sizes, or all variables their shapes.
     """
     ranks = {name: len(shape) for name, shape in shapes.items()}
+    kernels = tuple(kernel_symbols(equation.applications))
     for largest in (0, _KERNEL, max((size for shape in shapes.values() for size in shape), default=0)):
         kept = {
             f"{name}.{axis}": size
@@ -38,17 +42,21 @@ def generic_typing(
         }
         types = symbolic_types(equation, ranks, attributes, kept)
         found = GeneralSearch(equation, types, attributes).general()
-        instance = found and found[1].sized(equation, _sizes(found[1]), sys.maxsize)
-        if instance:
-            return instance.typing
+        if found is None:
+            continue
+        for even in (kernels, ()):
+            instance = found[1].sized(equation, _sizes(found[1], even), sys.maxsize)
+            if instance:
+                return instance.typing
     return None
 
 
-def _sizes(scheme: Scheme) -> dict[str, Dimension]:
+def _sizes(scheme: Scheme, even: Collection[str]) -> dict[str, Dimension]:
     shapes = (type_.shape for type_ in scheme.types.values())
     named = dict.fromkeys(name for shape in shapes for size in shape for name in sorted(symbols_of(size)))
     cuts = sorted(name for name in scheme.symbols if name.startswith(IMPLICIT))
-    return _numbered([name for name in named if name not in cuts], _SIZES) | _numbered(cuts, _CUTS)
+    numbered = _numbered([name for name in named if name not in cuts], _SIZES) | _numbered(cuts, _CUTS)
+    return numbered | _numbered([name for name in named if name in even], _EVEN)
 
 
 def _numbered(names: Sequence[str], numbers: Sequence[int]) -> dict[str, Dimension]:

@@ -156,6 +156,18 @@ class Sampler:
         equation, attributes = _closed(equation, attributes)
         return not compares_groups(equation) and self._schemes(equation, shapes, attributes).equates_sizes
 
+    def differs_in_type(self, equation: Equation, shapes: Shapes, attributes: Attributes) -> bool:
+        """Whether the sides have types for variables of these shapes, of known sizes and not the same."""
+        given = {name: TensorType(ElementType.FLOAT, shape) for name, shape in shapes.items()}
+        found: list[tuple[TensorType, ...]] = []
+        for side in (equation.left, equation.right):
+            try:
+                typing = infer_terms(side, given, attributes)
+            except IllTypedError:
+                return False
+            found.append(tuple([typing.types[term] for term in side]))
+        return found[0] != found[1] and not any(type_.symbols for types in found for type_ in types)
+
     def shape_of(self, term: Term, shapes: Shapes) -> tuple[int, ...] | None:
         """The shape of a term for variables of these shapes; None where that depends on a cut, or where it is
         divided: variables are in one piece."""

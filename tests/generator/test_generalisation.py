@@ -7,9 +7,11 @@ import pytest
 from superopt.equations import canonical, format_equation, parse_equation
 from superopt.generator.generalise.conditions import differs_at_other_ranks, under_conditions
 from superopt.generator.generalise.generalisation import Generaliser
+from superopt.generator.generalise.generic_sizes import generic_typing
 from superopt.generator.generalise.sampling import Sampler, Shapes
 from superopt.generator.generalise.shared_types import SharedTypes
 from superopt.generator.generalise.shared_values import SharedValues
+from superopt.ir.terms import Variable
 from superopt.ops.base import operator_from_attributes
 
 IMAGE, KERNEL, POINTWISE, MATRIX = (1, 2, 4, 5), (2, 2, 3, 3), (2, 2, 1, 1), (4, 4)
@@ -120,6 +122,31 @@ def test_a_subterm_of_both_sides_becomes_a_variable() -> None:
     found = Generaliser(Sampler()).without_common_subterms(equation, {"x": MATRIX, "y": MATRIX})
     assert found is not None
     assert format_equation(canonical(found[0])) == "add(relu(x), y) <=> add(y, relu(x))"
+
+
+def test_a_value_at_which_the_sides_differ_in_size_is_no_instance() -> None:
+    """Margins are exchanged as well when rows and columns are; with the same ones, both sides have a size."""
+    turned = "transpose[perm=(0, 1, 3, 2)]"
+    equation = parse_equation(
+        f"conv[padding=p](x, y) <=> {turned}(conv[padding=p]({turned}(x), {turned}(y)))"
+    )
+    shapes, sampler = {"x": IMAGE, "y": KERNEL}, Sampler()
+    assert sampler.holds(equation, shapes, {"p": (1, 0, 2, 1)}) is None
+    assert sampler.differs_in_type(equation, shapes, {"p": (1, 0, 2, 1)})
+    assert not sampler.differs_in_type(equation, shapes, {"p": "valid"})
+    assert not sampler.differs_in_type(equation, {"x": IMAGE, "y": MATRIX}, {"p": (1, 0, 2, 1)})
+
+
+def test_sizes_of_kernels_are_even_where_they_can_be() -> None:
+    for padding, even in (("same_upper", True), ("same", False)):
+        typing = generic_typing(
+            parse_equation(f"conv[padding={padding}](x, y) = x"), {"x": IMAGE, "y": KERNEL}, {}
+        )
+        assert typing is not None
+        rows, columns = typing.types[Variable("y")].shape[2:]
+        assert isinstance(rows, int)
+        assert isinstance(columns, int)
+        assert (rows % 2 == 0, columns % 2 == 0) == (even, even)
 
 
 def test_what_holds_only_at_equal_sizes() -> None:

@@ -23,6 +23,9 @@ EXPONENTIALS = ("exponentials", 7)
 SOFTMAXES = ("softmaxes", 7)
 AFFINE = ("affine", 2)
 CENTRED = ("centred", 4)
+TURNED = ("turned", 4)
+PAIRS_ALONG_ROWS = "maxpool[kernel=(1, 2), stride=(1, 2)]"
+TURN = "transpose[perm=(0, 1, 3, 2)]"
 
 FOUND: dict[str, tuple[tuple[str | int, ...], str]] = {
     "softplus without overflow": (
@@ -47,6 +50,22 @@ FOUND: dict[str, tuple[tuple[str | int, ...], str]] = {
             "layer_normalization[epsilon=epsilon](x, y, full[value=0]) <=> "
             "rms_normalization[epsilon=epsilon](sub(x, broadcast(reduce_mean[axis=-1](x))), y)"
         ),
+    ),
+    "a convolution with rows and columns exchanged, with symmetric padding": (
+        TURNED,
+        f"conv[padding=same](x, y) <=> {TURN}(conv[padding=same]({TURN}(x), {TURN}(y)))",
+    ),
+    "the same for a kernel of any size": (
+        TURNED,
+        f"conv[padding=same_upper](x, y) <=> {TURN}(conv[padding=same_upper]({TURN}(x), {TURN}(y)))",
+    ),
+    "the same without padding, and with a step along the rows": (
+        TURNED,
+        f"conv[stride=(2, 1)](x, y) <=> {TURN}(conv[stride=(1, 2)]({TURN}(x), {TURN}(y)))",
+    ),
+    "maxima of pairs of rows": (
+        TURNED,
+        f"maxpool[kernel=(2, 1), stride=(2, 1)](x) <=> {TURN}({PAIRS_ALONG_ROWS}({TURN}(x)))",
     ),
     "a sum with a vector as an affine step": (
         AFFINE,
