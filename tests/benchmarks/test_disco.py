@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.disco import HEADER, Case, ablation, row
+from benchmarks.plans.disco import HEADER, Case, ablation, row
 from superopt.optimizer.fusion.joint.published import METHODS
 
 CASE = Case("light-mlp", "momentum", 4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.job_memory import Memory, memory_in
+from benchmarks.jobs.job_memory import Memory, memory_in
 
 RUNNING = """\
 55d0-7ffe ---p 00000000 00:00 0                          [rollup]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from benchmarks import ranking
-from benchmarks.ranking import STEPS, TESTED, Ranked, learned, strategies
+from benchmarks.plans import ranking
+from benchmarks.plans.ranking import STEPS, TESTED, Ranked, learned, strategies
 from superopt.optimizer.learning.fitting import Course
 from superopt.optimizer.parallel.strategies.builders import BUILDERS
 from superopt.optimizer.parallel.strategies.ranking import Ranking, ordered_share, shipped_network

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.plans_graphs import machine, planned_step
-from benchmarks.steps import rows
+from benchmarks.plans.graphs import machine, planned_step
+from benchmarks.plans.steps import rows
 from superopt.errors import InvalidOptionError
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.training_graph import Network, slices
-from benchmarks.training_jax import FUNCTIONS
-from benchmarks.training_rows import FORWARD, JAX, OURS, TORCH, Row, losses_apart
+from benchmarks.training.graph import Network, slices
+from benchmarks.training.jax_steps import FUNCTIONS
+from benchmarks.training.rows import FORWARD, JAX, OURS, TORCH, Row, losses_apart
 from superopt import zoo
 from superopt.errors import UnsupportedError
 

@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 
 import superopt
-from benchmarks.bilinear_layers import Layer, write_layers
+from benchmarks.models.bilinear_layers import Layer, write_layers
 
 
 @pytest.fixture(scope="module")

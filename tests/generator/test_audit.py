@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from benchmarks.audit import UNFOUNDED, dropped, underivable
+from benchmarks.library.audit import UNFOUNDED, dropped, underivable
 from superopt.equations import format_equation, parse_equation
 from superopt.generator.enumerate.structures import Rows
 from superopt.generator.pair.pairs import PairSource, Portion, in_portions

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.bilinear_layers import Layer, write_layers
+from benchmarks.models.bilinear_layers import Layer, write_layers
 from superopt.equations import abbreviated
 from superopt.generator.bilinear import filter_rules, filters
 from superopt.ir import ElementType, Graph, Input, TensorType, Weight

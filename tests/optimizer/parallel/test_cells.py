@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.plans_cells import Cell, append, known_cells, table
+from benchmarks.plans.cells import Cell, append, known_cells, table
 
 CELL = Cell(
     network="mlp",

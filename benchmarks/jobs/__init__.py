@@ -1,0 +1,1 @@
+"""Whole jobs: budgets, memory, many clients, wrong accepts."""

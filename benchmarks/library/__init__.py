@@ -1,0 +1,1 @@
+"""What discovery costs, what pruning drops, and whether wrong rules are refused."""

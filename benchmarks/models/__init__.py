@@ -1,0 +1,1 @@
+"""Models and layers before and after, beside other tools."""

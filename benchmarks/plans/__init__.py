@@ -1,0 +1,1 @@
+"""Plans for clusters and for devices with little memory, beside those of papers."""
