@@ -6,6 +6,7 @@ costs on every machine.
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 
@@ -22,9 +23,12 @@ SECONDS = 15.0
 
 def main() -> None:
     """Prints a line for each network and strategy."""
+    parser = argparse.ArgumentParser(prog="benchmarks strategies", description=__doc__)
+    parser.add_argument("networks", nargs="*", default=list(NETWORKS))
+    networks = parser.parse_args().networks
     with open_database(None) as database:
         rules = RuleSet(api.verified_substitutions(database))
-    for network in sys.argv[1:] or NETWORKS:
+    for network in networks:
         graph = lift(load_model(zoo.build(network).SerializeToString())).graph
         for name, search in searches().items():
             start = GraphCost.of(graph, Nominal(), Sizes(graph, {}))

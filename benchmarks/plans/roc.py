@@ -12,6 +12,7 @@ measuring it.
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +23,6 @@ import numpy as np
 
 from benchmarks.plans.caching import GRAPHS, GraphData
 from superopt.domains import Array
-from superopt.errors import InvalidOptionError
 from superopt.optimizer.cost.runtime import LoadedModel
 from superopt.optimizer.parallel.irregular.features import Integers, Numbers, VertexGraph, features
 from superopt.optimizer.parallel.irregular.ranges import balanced_ranges, equal_edges, equal_vertices
@@ -162,11 +162,13 @@ def rows(data: GraphData, kind: Kind, seed: int = 0) -> Iterator[tuple[str, ...]
 
 
 def main() -> None:
-    """Prints the table row by row. Raises InvalidOptionError for an unknown graph."""
-    names = sys.argv[1:] or list(SHARES)
+    """Prints the table row by row."""
+    parser = argparse.ArgumentParser(prog="benchmarks roc", description=__doc__)
+    parser.add_argument("graphs", nargs="*", default=list(SHARES), help=", ".join(SHARES))
+    names = parser.parse_args().graphs
     unknown = [name for name in names if name not in SHARES]
     if unknown:
-        raise InvalidOptionError(f"graph: expected one of {', '.join(SHARES)}, got {unknown[0]!r}")
+        parser.error(f"graph: expected one of {', '.join(SHARES)}, got {unknown[0]!r}")
     sys.stdout.write(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}\n")
     for data in GRAPHS:
         for kind in KINDS if data.name in names else ():

@@ -12,6 +12,7 @@ message in place of the errors.
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Iterator
@@ -38,7 +39,9 @@ DEVICE = "a100-sxm-80gb"
 
 def main() -> None:
     """Prints the table row by row; other networks of the zoo have batches of 4."""
-    names = sys.argv[1:] or list(NETWORKS)
+    parser = argparse.ArgumentParser(prog="benchmarks precision", description=__doc__)
+    parser.add_argument("networks", nargs="*", default=list(NETWORKS))
+    names = parser.parse_args().networks
     sys.stdout.write(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}\n")
     for name in names:
         for precision, casts, budget in _cases():
