@@ -20,8 +20,8 @@ from superopt.cli.commands import service
 from superopt.cli.main import run
 from superopt.equations import parse_equation
 from superopt.errors import MissingServiceError
-from superopt.optimizer.cost import runtime
-from superopt.optimizer.cost.installation import BOTH_RUNTIMES, has_both_runtimes
+from superopt.optimizer.cost.runtime import session as runtime
+from superopt.optimizer.cost.runtime.installation import BOTH_RUNTIMES, has_both_runtimes
 from superopt.server.page import routes
 from superopt.substitution_db.store.remote import RemoteStore
 from superopt.verifier import Status, verify

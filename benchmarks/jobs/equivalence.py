@@ -29,7 +29,7 @@ from superopt.optimizer.check import Reference, Sampling, check_equivalence, pla
 from superopt.optimizer.check.distance import distance
 from superopt.optimizer.check.precise import PreciseModel
 from superopt.optimizer.cost import GraphCost, Sizes
-from superopt.optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
+from superopt.optimizer.cost.runtime.session import LoadedModel, RuntimeRefusedError
 from superopt.optimizer.pipeline.runnable import runnable_original
 from superopt.optimizer.pipeline.selection import usable_rules
 from superopt.optimizer.search import Backtracking, RuleSet, SearchLimits, Watch

@@ -32,7 +32,7 @@ from superopt import zoo
 from superopt.onnx_io import lift, load_model
 from superopt.optimizer.check import compare_latency, plan_inputs
 from superopt.optimizer.check.interval import DOUBT
-from superopt.optimizer.cost.runtime import Array, LoadedModel
+from superopt.optimizer.cost.runtime.session import Array, LoadedModel
 from superopt.zoo.builder import GraphBuilder
 from superopt.zoo.weights import normal
 

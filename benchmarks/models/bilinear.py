@@ -31,7 +31,7 @@ from benchmarks.models.openvino_runs import in_openvino
 from benchmarks.models.peers import reference_of
 from superopt import zoo
 from superopt.equations import abbreviated
-from superopt.optimizer.cost.runtime import Array
+from superopt.optimizer.cost.runtime.session import Array
 
 _FORM = re.compile(r"bilinear_(?:conv|matmul)\[(?:algorithm=)?(?P<algorithms>.*?)(?:, padding=\w+)?\]\(")
 

@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from superopt.optimizer.check.latency import repeats, sample, warmed_up
-from superopt.optimizer.cost.runtime import Array, LoadedModel, ModelFile
+from superopt.optimizer.cost.runtime.session import Array, LoadedModel, ModelFile
 
 _SEED = 0
 

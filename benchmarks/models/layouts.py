@@ -29,7 +29,7 @@ from superopt.onnx_io import LiftedModel, lift, load_model, lower
 from superopt.optimizer import plan_of
 from superopt.optimizer.check import compare_latency, plan_inputs
 from superopt.optimizer.cost import GraphCost, Kernel, Latency, MemoryCostStore, Origin, Price, Sizes
-from superopt.optimizer.cost.runtime import Array, LoadedModel, device_name, runtime_version
+from superopt.optimizer.cost.runtime.session import Array, LoadedModel, device_name, runtime_version
 from superopt.optimizer.search import Backtracking, RuleSet, SearchLimits, Watch
 from superopt.rewriting import Substitution
 from superopt.substitution_db import open_database

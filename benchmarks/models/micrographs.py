@@ -21,7 +21,7 @@ from superopt.onnx_io import lift, load_model
 from superopt.optimizer import Options
 from superopt.optimizer.check import compare_outputs, plan_inputs
 from superopt.optimizer.check.interval import QUANTILE
-from superopt.optimizer.cost.runtime import Array, LoadedModel
+from superopt.optimizer.cost.runtime.session import Array, LoadedModel
 from superopt.zoo.micrographs import WITH_HEADROOM, WITHOUT_HEADROOM
 from superopt.zoo.micrographs.sketch import Micrograph
 

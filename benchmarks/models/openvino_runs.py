@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.models.interleaving import Opened
-from superopt.optimizer.cost.runtime import Array
+from superopt.optimizer.cost.runtime.session import Array
 
 
 class OpenVinoRun:

@@ -25,7 +25,7 @@ from superopt import zoo
 from superopt.onnx_io import LiftedModel, lift, load_model
 from superopt.optimizer.check import Reference, Sampling, check_equivalence, plan_inputs
 from superopt.optimizer.check.interval import compared
-from superopt.optimizer.cost.runtime import LoadedModel, ModelFile, RuntimeRefusedError
+from superopt.optimizer.cost.runtime.session import LoadedModel, ModelFile, RuntimeRefusedError
 from superopt.optimizer.pipeline.runnable import runnable_original
 
 PEERS: Mapping[str, Sequence[str]] = {

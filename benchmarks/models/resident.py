@@ -20,8 +20,8 @@ from onnx import helper
 
 from superopt import zoo
 from superopt.onnx_io import SourceModel, load_model
-from superopt.optimizer.cost.memory_session import PROPERTY, Allocator, MemoryPlan
 from superopt.optimizer.cost.resident import session_bytes
+from superopt.optimizer.cost.runtime.memory_session import PROPERTY, Allocator, MemoryPlan
 from superopt.optimizer.memory.liveness import liveness
 from superopt.optimizer.memory.subject import StepOutputs, measured, node_program
 from superopt.training import StepSettings, train_graph

@@ -19,7 +19,7 @@ from superopt.ir import ElementType, Graph, Input, TensorType, Weight
 from superopt.onnx_io import build_model
 from superopt.ops.matrix import Matmul, Transpose
 from superopt.optimizer.check import compare_latency
-from superopt.optimizer.cost.runtime import profiled_model
+from superopt.optimizer.cost.runtime.session import profiled_model
 
 SIZES = ("4096x25088", "4096x4096", "1000x4096")
 """The dense layers of VGG-19."""

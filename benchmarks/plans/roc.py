@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks.plans.caching import GRAPHS, GraphData
 from superopt.domains import Array
-from superopt.optimizer.cost.runtime import LoadedModel
+from superopt.optimizer.cost.runtime.session import LoadedModel
 from superopt.optimizer.parallel.irregular.features import Integers, Numbers, VertexGraph, features
 from superopt.optimizer.parallel.irregular.ranges import balanced_ranges, equal_edges, equal_vertices
 from superopt.optimizer.parallel.irregular.regression import LayerCosts

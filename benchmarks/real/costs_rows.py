@@ -11,7 +11,7 @@ from benchmarks.real.costs_models import Case
 from superopt.onnx_io import lift, load_model
 from superopt.optimizer.check import plan_inputs
 from superopt.optimizer.cost import GraphCost, Latency, MemoryCostStore, Origin, Sizes
-from superopt.optimizer.cost.runtime import BoundRun, LoadedModel
+from superopt.optimizer.cost.runtime.session import BoundRun, LoadedModel
 
 _SECONDS = 1.5
 _RUNS = (5, 1000)

@@ -20,7 +20,7 @@ from benchmarks.models.interleaving import Opened, in_runtime, interleaved
 from benchmarks.models.openvino_runs import OpenVinoRun, in_openvino
 from benchmarks.models.peers import reference_of
 from superopt.optimizer.check.interval import compared
-from superopt.optimizer.cost.runtime import Array, LoadedModel
+from superopt.optimizer.cost.runtime.session import Array, LoadedModel
 
 OPENVINO = "openvino"
 

@@ -16,7 +16,7 @@ from benchmarks.training.graph import Array
 from superopt import zoo
 from superopt.errors import SuperoptError
 from superopt.journeys.training import train_graph
-from superopt.optimizer.cost.runtime import LoadedModel
+from superopt.optimizer.cost.runtime.session import LoadedModel
 from superopt.optimizer.training.running import DataInput, Step
 from superopt.step_options import StepSettings
 

@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 
 from superopt.optimizer.check.distance import NONE, distance, floor_of
-from superopt.optimizer.cost.runtime import Array
+from superopt.optimizer.cost.runtime.session import Array
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from superopt.optimizer.cost.runtime import Array
+from superopt.optimizer.cost.runtime.session import Array
 
 FLOORS = {"float64": 1e-8, "complex128": 1e-8, "float32": 1e-5, "complex64": 1e-5}
 """Tolerated error of a rewritten model in addition to the multiple of the original's own, by element type."""

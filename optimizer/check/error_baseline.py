@@ -14,7 +14,7 @@ from superopt.onnx_io.files.source import SourceModel
 from superopt.optimizer.check.distance import NONE, Distance
 from superopt.optimizer.check.precise import PreciseModel
 from superopt.optimizer.check.sampling import Sample, with_nudged_inputs
-from superopt.optimizer.cost.runtime import Array, LoadedModel, ModelFile, RuntimeRefusedError
+from superopt.optimizer.cost.runtime.session import Array, LoadedModel, ModelFile, RuntimeRefusedError
 
 PROBED_BYTES = 1 << 26
 """Maximum size of a model file for which variants are made in memory."""

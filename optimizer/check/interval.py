@@ -20,7 +20,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from superopt.optimizer.cost.runtime import Array
+from superopt.optimizer.cost.runtime.session import Array
 
 QUANTILE = 0.3
 """Quantile of the times in a round that is used as the time of a run, because disturbances only increase

@@ -18,7 +18,7 @@ from superopt.optimizer.check.compare import EQUAL, Agreement, Leaf, difference,
 from superopt.optimizer.check.distance import MULTIPLE, NONE, Distance, distance, floor_of
 from superopt.optimizer.check.error_baseline import ErrorBaseline, Precise
 from superopt.optimizer.check.sampling import CONCLUSIVE_SHARE, Sample
-from superopt.optimizer.cost.runtime import Array
+from superopt.optimizer.cost.runtime.session import Array
 
 ORIGINAL, DOUBLE, SPREAD = "original", "double precision", "spread of the original"
 """Reference for a comparison of outputs."""

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from superopt.optimizer.check.interval import DOUBT, Comparison, compared, pair_deviation
-from superopt.optimizer.cost.runtime import Array, BoundRun, LoadedModel, ModelFile, Provider, RunTime
+from superopt.optimizer.cost.runtime.session import Array, BoundRun, LoadedModel, ModelFile, Provider, RunTime
 
 _LOOKS = (3, 6, 12, 24)
 """Numbers of rounds after which timing may stop if the result is clear."""

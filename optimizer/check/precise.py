@@ -20,7 +20,7 @@ from superopt.ir.graph import Input, NodeId, Weight
 from superopt.onnx_io import lift, load_model
 from superopt.onnx_io.changes.nodewise import ByRows, NodeUse, Nodewise, as_real
 from superopt.onnx_io.files.source import SourceModel
-from superopt.optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
+from superopt.optimizer.cost.runtime.session import Array, LoadedModel, RuntimeRefusedError
 from superopt.rewriting.evaluation import evaluate_graph
 
 _AGREEMENT = 1e-3

@@ -28,7 +28,7 @@ from superopt.optimizer.check.roles import (
     Uniform,
     role_of_type,
 )
-from superopt.optimizer.cost.runtime import Array, Port
+from superopt.optimizer.cost.runtime.session import Array, Port
 
 _CARRIERS = frozenset(
     ("Cast", "Concat", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Tile")

@@ -14,7 +14,7 @@ from superopt.onnx_io.changes.probing import nudged
 from superopt.optimizer.check.distance import distance
 from superopt.optimizer.check.inputs import SCALES, InputPlan
 from superopt.optimizer.check.steps import STEPS, Carried, next_states
-from superopt.optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
+from superopt.optimizer.cost.runtime.session import Array, LoadedModel, RuntimeRefusedError
 
 _SIZES = 3
 

@@ -15,7 +15,7 @@ from superopt.onnx_io import LiftedModel
 from superopt.onnx_io.sizes.concrete import sizes_inside
 from superopt.optimizer.check.given import check_agreement, load_inputs
 from superopt.optimizer.check.inputs import SCALES, InputPlan, declared_ports, plan_inputs
-from superopt.optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
+from superopt.optimizer.cost.runtime.session import Array, LoadedModel, RuntimeRefusedError
 
 
 def _nothing() -> Mapping[str, int]:

@@ -12,7 +12,7 @@ import numpy as np
 from superopt.onnx_io.files.source import SourceModel
 from superopt.optimizer.check.compare import Leaf
 from superopt.optimizer.check.distance import floor_of
-from superopt.optimizer.cost.runtime import Array
+from superopt.optimizer.cost.runtime.session import Array
 from superopt.optimizer.training.metadata import is_step
 
 STEPS = 3

@@ -1,6 +1,5 @@
 """Cost models: kernels measured in ONNX Runtime, and an analytic estimate where measuring is impossible."""
 
-from superopt.optimizer.cost.devices import physical_cores
 from superopt.optimizer.cost.estimate import estimate
 from superopt.optimizer.cost.graph_cost import GraphCost, PricedGroup
 from superopt.optimizer.cost.kernel import Kernel
@@ -17,7 +16,8 @@ from superopt.optimizer.cost.objective import (
 )
 from superopt.optimizer.cost.origin import Origin
 from superopt.optimizer.cost.profile import CostProfile, profile_of, read_profile
-from superopt.optimizer.cost.runtime import Provider, device_name, runtime_version
+from superopt.optimizer.cost.runtime.devices import physical_cores
+from superopt.optimizer.cost.runtime.session import Provider, device_name, runtime_version
 from superopt.optimizer.cost.sizes import Sizes
 from superopt.optimizer.cost.store import CostStore, MemoryCostStore
 from superopt.optimizer.cost.target import HERE, Target, objective_of

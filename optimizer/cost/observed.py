@@ -14,8 +14,8 @@ from superopt.onnx_io import LiftedModel, build_model
 from superopt.onnx_io.protos import contains_loop
 from superopt.ops.opaque import Opaque
 from superopt.optimizer.cost.machine import bytes_of
-from superopt.optimizer.cost.random_content import DTYPES, array_of
-from superopt.optimizer.cost.runtime import Array, LoadedModel, RuntimeRefusedError
+from superopt.optimizer.cost.measuring.random_content import DTYPES, array_of
+from superopt.optimizer.cost.runtime.session import Array, LoadedModel, RuntimeRefusedError
 from superopt.traversal import postorder
 
 Port: TypeAlias = "tuple[int, int]"

@@ -24,7 +24,7 @@ from superopt.onnx_io.protos import bytes_of_graph, contains_loop, is_counted_lo
 from superopt.ops.opaque import Opaque
 from superopt.optimizer.cost.machine import Residence, bytes_of, residence_of
 from superopt.optimizer.cost.observed import Port, observed_types
-from superopt.optimizer.cost.runtime import Array
+from superopt.optimizer.cost.runtime.session import Array
 
 _FEW = 64
 """Maximum elements of a constant that is kept, and of the constants it is computed from."""

@@ -19,9 +19,9 @@ from superopt.errors import InvalidFileError
 from superopt.files import write_atomically
 from superopt.optimizer.cost.kernel import main_operator
 from superopt.optimizer.cost.latency import METHOD, Latency, key_prefix, stored_costs
-from superopt.optimizer.cost.measure import Measurement
+from superopt.optimizer.cost.measuring.measurer import Measurement
 from superopt.optimizer.cost.roofline import PROBES
-from superopt.optimizer.cost.runtime import Provider, device_name, driver_version, runtime_version
+from superopt.optimizer.cost.runtime.session import Provider, device_name, driver_version, runtime_version
 
 KIND = "superopt cost profile"
 SCHEMA = 2

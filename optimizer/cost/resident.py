@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from superopt.optimizer.cost.memory_session import plan_in, realise
+from superopt.optimizer.cost.runtime.memory_session import plan_in, realise
 
 if TYPE_CHECKING:
-    from superopt.optimizer.cost.runtime import Array, ModelFile
+    from superopt.optimizer.cost.runtime.session import Array, ModelFile
 
 PLACED = "placed:"
 """Prefix of the names of outputs among the arrays."""

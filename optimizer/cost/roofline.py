@@ -16,7 +16,7 @@ from superopt.ops.elementwise import Add
 from superopt.ops.matrix import Matmul
 from superopt.optimizer.cost.kernel import Kernel, KernelStep, Source
 from superopt.optimizer.cost.machine import bytes_of
-from superopt.optimizer.cost.measure import LAUNCH_MICROSECONDS, Measurer
+from superopt.optimizer.cost.measuring.measurer import LAUNCH_MICROSECONDS, Measurer
 from superopt.optimizer.cost.store import CostStore
 
 PROBES = ("matmul", "add-cached", "add-streamed")

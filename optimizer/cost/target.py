@@ -9,7 +9,7 @@ from superopt.errors import InvalidOptionError
 from superopt.optimizer.cost.latency import Latency, Recorded
 from superopt.optimizer.cost.objective import Flops, Launches, Objective, PeakMemory, Traffic
 from superopt.optimizer.cost.profile import CostProfile
-from superopt.optimizer.cost.runtime import Provider
+from superopt.optimizer.cost.runtime.session import Provider
 from superopt.optimizer.cost.store import CostStore, MemoryCostStore
 
 

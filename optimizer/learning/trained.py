@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from superopt.optimizer.cost.runtime import LoadedModel, Provider
+from superopt.optimizer.cost.runtime.session import LoadedModel, Provider
 from superopt.optimizer.learning.graphs import FeatureGraph, Scaling, batch_of
 from superopt.optimizer.learning.network import Floats, GraphNetwork
 

@@ -13,8 +13,8 @@ from superopt.onnx_io import LoweredModel
 from superopt.onnx_io.lowering.models import require_sorted
 from superopt.onnx_io.node_memory import TensorSize, tensor_sizes
 from superopt.onnx_io.protos import names_within
-from superopt.optimizer.cost.memory_session import PROPERTY, Allocator, MemoryPlan
-from superopt.optimizer.cost.runtime import Array, LoadedModel
+from superopt.optimizer.cost.runtime.memory_session import PROPERTY, Allocator, MemoryPlan
+from superopt.optimizer.cost.runtime.session import Array, LoadedModel
 from superopt.optimizer.memory.liveness import Schedule
 from superopt.optimizer.memory.nodes import scheduled_nodes
 

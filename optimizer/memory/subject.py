@@ -11,9 +11,9 @@ import numpy as np
 from superopt.onnx_io import SourceModel
 from superopt.onnx_io.changes.replacing import without_tensors
 from superopt.onnx_io.node_memory import TensorSize, tensor_sizes
-from superopt.optimizer.cost.memory_session import MemoryPlan
 from superopt.optimizer.cost.resident import Resident, resident_bytes
-from superopt.optimizer.cost.runtime import Array
+from superopt.optimizer.cost.runtime.memory_session import MemoryPlan
+from superopt.optimizer.cost.runtime.session import Array
 from superopt.optimizer.memory.nodes import NodeProgram, program_of
 from superopt.optimizer.training.metadata import is_step
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from superopt.errors import InvalidFileError, InvalidOptionError
-from superopt.optimizer.cost.measure import LAUNCH_MICROSECONDS
+from superopt.optimizer.cost.measuring.measurer import LAUNCH_MICROSECONDS
 from superopt.optimizer.cost.profile import read_profile
 from superopt.optimizer.cost.roofline import recorded_roofline
 from superopt.optimizer.cost.store import MemoryCostStore

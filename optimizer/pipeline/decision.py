@@ -12,7 +12,7 @@ from superopt.onnx_io import Executed, LoweredModel, lower
 from superopt.optimizer.check import Comparison, Equivalence, compare_latency, compare_latency_apart
 from superopt.optimizer.check.interval import DOUBT
 from superopt.optimizer.cost import Target
-from superopt.optimizer.cost.runtime import Array, ModelFile, RuntimeRefusedError
+from superopt.optimizer.cost.runtime.session import Array, ModelFile, RuntimeRefusedError
 from superopt.optimizer.pipeline.judge import REFUSED, Equality
 from superopt.optimizer.pipeline.verdict import Ablation, PricedVariant, Verdict
 from superopt.optimizer.pipeline.write import plan_of

@@ -12,8 +12,8 @@ from superopt.ir.graph import Graph
 from superopt.ir.plan import Plan
 from superopt.onnx_io import Executed, LoweredModel, lower
 from superopt.optimizer.check import Equivalence, Reference, check_equivalence
-from superopt.optimizer.cost.executed_kernels import load_and_list
-from superopt.optimizer.cost.runtime import LoadedModel, ModelFile, Provider, RuntimeRefusedError
+from superopt.optimizer.cost.runtime.executed_kernels import load_and_list
+from superopt.optimizer.cost.runtime.session import LoadedModel, ModelFile, Provider, RuntimeRefusedError
 from superopt.optimizer.pipeline.bisection import Suspect, exceeds_rounding, find_suspect
 from superopt.optimizer.pipeline.original import Original
 from superopt.optimizer.pipeline.prepare import Prepared

@@ -22,7 +22,7 @@ from superopt.optimizer.cost import (
     device_name,
     objective_of,
 )
-from superopt.optimizer.cost.runtime import Provider, misdeclared
+from superopt.optimizer.cost.runtime.session import Provider, misdeclared
 from superopt.optimizer.explanation import Explanation, Findings, explain
 from superopt.optimizer.pipeline.decision import Decision
 from superopt.optimizer.pipeline.judge import Equality, Trial, UnchangedError

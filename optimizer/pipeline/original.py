@@ -15,8 +15,14 @@ from superopt.ir.plan import Plan
 from superopt.onnx_io import LoweredModel, lower
 from superopt.optimizer.check import InputPlan, Reference, Sampling
 from superopt.optimizer.check.inputs import SCALES
-from superopt.optimizer.cost.runtime import Array, LoadedModel, ModelFile, Provider, RuntimeRefusedError
-from superopt.optimizer.cost.timing import release_caches
+from superopt.optimizer.cost.measuring.timing import release_caches
+from superopt.optimizer.cost.runtime.session import (
+    Array,
+    LoadedModel,
+    ModelFile,
+    Provider,
+    RuntimeRefusedError,
+)
 from superopt.optimizer.pipeline.prepare import Prepared
 from superopt.optimizer.pipeline.runnable import quick_to_open, runnable, runnable_original
 from superopt.processes.garbage import collect_and_trim

@@ -13,7 +13,7 @@ from superopt.onnx_io import LiftedModel
 from superopt.optimizer.canonical import Canonical, canonicalise
 from superopt.optimizer.check import InputPlan, check_dims, declared_ports, given_inputs, plan_inputs
 from superopt.optimizer.cost import physical_cores
-from superopt.optimizer.cost.runtime import Array
+from superopt.optimizer.cost.runtime.session import Array
 from superopt.optimizer.pipeline.bisection import OnSuspect
 from superopt.optimizer.pipeline.runnable import weight_bytes
 from superopt.optimizer.pipeline.schedule import Schedule

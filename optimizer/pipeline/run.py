@@ -14,7 +14,7 @@ from superopt.ir.graph import Graph
 from superopt.ir.plan import Plan
 from superopt.onnx_io import LiftedModel, LoweredModel
 from superopt.optimizer.cost import Origin, Sizes
-from superopt.optimizer.cost.runtime import RuntimeRefusedError
+from superopt.optimizer.cost.runtime.session import RuntimeRefusedError
 from superopt.optimizer.pipeline.bisection import OnSuspect
 from superopt.optimizer.pipeline.inventory import Inventories, inventory_of
 from superopt.optimizer.pipeline.judge import AnyTrial, Judge, UnchangedError

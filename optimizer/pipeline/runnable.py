@@ -8,7 +8,7 @@ from pathlib import Path
 from superopt.errors import InvalidModelError, InvalidOptionError
 from superopt.ir.plan import Plan
 from superopt.onnx_io import LiftedModel, LoweredModel, lower, stored_bytes
-from superopt.optimizer.cost.runtime import LoadedModel, ModelFile, RuntimeRefusedError
+from superopt.optimizer.cost.runtime.session import LoadedModel, ModelFile, RuntimeRefusedError
 
 
 def loads(model: ModelFile) -> bool:

@@ -20,7 +20,7 @@ from safetensors.numpy import save_file
 from superopt.defects import first_defect
 from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.files import atomic_path
-from superopt.optimizer.cost.runtime import Array
+from superopt.optimizer.cost.runtime.session import Array
 from superopt.optimizer.training.dataset import Batching, Position
 from superopt.optimizer.training.running import Step
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.optimizer.check.given import require_archive
-from superopt.optimizer.cost.runtime import Array
+from superopt.optimizer.cost.runtime.session import Array
 from superopt.optimizer.training.running import DataInput, Step
 
 if TYPE_CHECKING:

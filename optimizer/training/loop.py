@@ -14,7 +14,7 @@ from pathlib import Path
 
 from superopt.errors import DivergedError, InvalidOptionError
 from superopt.files import require_writable
-from superopt.optimizer.cost.runtime import Array
+from superopt.optimizer.cost.runtime.session import Array
 from superopt.optimizer.training.checkpoint import (
     DEFAULT_INTERVAL,
     Course,

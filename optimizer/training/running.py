@@ -13,8 +13,8 @@ import numpy as np
 from superopt.errors import InvalidFileError, InvalidModelError, InvalidOptionError
 from superopt.onnx_io import LoweredModel, ModelSource, SourceModel, load_model
 from superopt.onnx_io.changes.replacing import with_tensors
-from superopt.optimizer.cost.devices import physical_cores
-from superopt.optimizer.cost.runtime import Array
+from superopt.optimizer.cost.runtime.devices import physical_cores
+from superopt.optimizer.cost.runtime.session import Array
 from superopt.optimizer.pipeline.runnable import loads
 from superopt.optimizer.training.description import (
     ConstantRate,

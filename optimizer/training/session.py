@@ -20,8 +20,8 @@ import onnxruntime
 from superopt.onnx_io import SourceModel
 from superopt.onnx_io.changes.replacing import without_tensors
 from superopt.onnx_io.protos import dtype_of, element_type
-from superopt.optimizer.cost.memory_session import PROPERTY, plan_from, realise
-from superopt.optimizer.cost.runtime import Array, Provider, translated
+from superopt.optimizer.cost.runtime.memory_session import PROPERTY, plan_from, realise
+from superopt.optimizer.cost.runtime.session import Array, Provider, translated
 from superopt.optimizer.training.description import StepDescription
 
 ALIGNMENT = 64

@@ -12,8 +12,8 @@ from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import build_model
 from superopt.ops.activation import Relu
 from superopt.optimizer.cost import Provider
-from superopt.optimizer.cost.devices import accelerator_name, physical_cores, processor_name
-from superopt.optimizer.cost.runtime import LoadedModel, runtime_version
+from superopt.optimizer.cost.runtime.devices import accelerator_name, physical_cores, processor_name
+from superopt.optimizer.cost.runtime.session import LoadedModel, runtime_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable

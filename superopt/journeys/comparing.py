@@ -23,7 +23,7 @@ from superopt.optimizer.check import (
     plan_inputs,
 )
 from superopt.optimizer.cost import physical_cores
-from superopt.optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
+from superopt.optimizer.cost.runtime.session import LoadedModel, RuntimeRefusedError
 from superopt.optimizer.pipeline.runnable import runnable_original
 
 

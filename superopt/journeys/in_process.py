@@ -39,7 +39,7 @@ from superopt.optimizer.check import (
 )
 from superopt.optimizer.check.guesses import example
 from superopt.optimizer.cost import Origin, Sizes, physical_cores
-from superopt.optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
+from superopt.optimizer.cost.runtime.session import LoadedModel, RuntimeRefusedError
 from superopt.optimizer.parallel.topology import Cluster
 from superopt.optimizer.pipeline.bisection import Suspect
 from superopt.optimizer.pipeline.inventory import Inventory, inventory_of

@@ -29,9 +29,9 @@ from superopt.optimizer.check import (
     plan_inputs,
 )
 from superopt.optimizer.cost import physical_cores
-from superopt.optimizer.cost.memory_session import Allocator, MemoryPlan
 from superopt.optimizer.cost.resident import session_bytes
-from superopt.optimizer.cost.runtime import Array, LoadedModel, ModelFile, RuntimeRefusedError
+from superopt.optimizer.cost.runtime.memory_session import Allocator, MemoryPlan
+from superopt.optimizer.cost.runtime.session import Array, LoadedModel, ModelFile, RuntimeRefusedError
 from superopt.optimizer.memory.arrange import Arrangement, node_times, sizes_at
 from superopt.optimizer.memory.fit import Fit, fit
 from superopt.optimizer.memory.liveness import liveness

@@ -13,7 +13,7 @@ from superopt import zoo
 from tests.e2e.conftest import serving
 
 SWITCH = "ORT_DISABLE_TELEMETRY"
-LOADS = "import superopt.optimizer.cost.runtime"
+LOADS = "import superopt.optimizer.cost.runtime.session"
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from superopt.ir import (
 )
 from superopt.onnx_io import build_model
 from superopt.ops import OPERATORS, Operator, attribute_names, operator_from_attributes
-from superopt.optimizer.cost.runtime import Array
+from superopt.optimizer.cost.runtime.session import Array
 from tests.ops.examples import VALUES
 
 _INPUTS: tuple[tuple[int, ...], ...] = ((2, 4, 6, 6), (2, 4), (4, 4), (2, 6, 4), (4,), (2, 3, 4, 4))

@@ -19,7 +19,7 @@ from superopt.optimizer import Measured, Options, optimize
 from superopt.optimizer.check import Reference, Sampling, check_equivalence, plan_inputs
 from superopt.optimizer.check.equivalence import Sample
 from superopt.optimizer.cost import CostStore, GraphCost, MemoryCostStore, Sizes
-from superopt.optimizer.cost.runtime import LoadedModel, RuntimeRefusedError
+from superopt.optimizer.cost.runtime.session import LoadedModel, RuntimeRefusedError
 from superopt.optimizer.pipeline.runnable import loads
 from superopt.optimizer.search import Backtracking, RuleSet, SearchLimits, Watch
 from superopt.rewriting import Substitution

@@ -14,7 +14,7 @@ from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.journeys.in_process import optimize_with
 from superopt.journeys.replay import replay
 from superopt.onnx_io import load_model
-from superopt.optimizer.cost.memory_session import plan_in
+from superopt.optimizer.cost.runtime.memory_session import plan_in
 from superopt.optimizer.memory.liveness import liveness
 from superopt.optimizer.memory.subject import node_program
 from superopt.options import Options

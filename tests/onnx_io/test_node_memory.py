@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from superopt.onnx_io import load_model
-from superopt.optimizer.cost.memory_session import PROPERTY, Allocator, MemoryPlan
+from superopt.optimizer.cost.runtime.memory_session import PROPERTY, Allocator, MemoryPlan
 from superopt.optimizer.memory.liveness import liveness
 from superopt.optimizer.memory.subject import measured, node_program
 

@@ -11,7 +11,7 @@ from superopt.ir import Graph, Weight
 from superopt.onnx_io import LiftedModel, build_model, lift, load_model
 from superopt.optimizer import Measured, Options, Pipeline, Request, Result
 from superopt.optimizer.cost import CostStore
-from superopt.optimizer.cost.runtime import Array
+from superopt.optimizer.cost.runtime.session import Array
 from tests.optimizer.rules import ASSOCIATIVE, DISTRIBUTIVE, rules
 
 OPSET = 17

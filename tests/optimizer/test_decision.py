@@ -17,7 +17,7 @@ from superopt.onnx_io import Executed
 from superopt.optimizer.check import Comparison, compare_latency, compared
 from superopt.optimizer.check.interval import DOUBT, signed_rank_quantile, student_quantile
 from superopt.optimizer.check.latency import ModelPair, Pairs
-from superopt.optimizer.cost.runtime import Array, RunTime
+from superopt.optimizer.cost.runtime.session import Array, RunTime
 from superopt.optimizer.explanation.gains import rule_gains
 from superopt.optimizer.pipeline.decision import executed_difference, rejection_reason
 from superopt.optimizer.pipeline.verdict import Ablation

@@ -19,7 +19,7 @@ from superopt.optimizer.check import Equivalence, Reference, Sampling, check_equ
 from superopt.optimizer.check.distance import MULTIPLE, Distance, distance
 from superopt.optimizer.check.error_baseline import ErrorBaseline
 from superopt.optimizer.check.precise import PreciseModel, PreciseRun
-from superopt.optimizer.cost.runtime import Array, LoadedModel
+from superopt.optimizer.cost.runtime.session import Array, LoadedModel
 from superopt.optimizer.pipeline.report import EquivalenceSummary
 from tests.optimizer.equivalence_models import (
     NETWORKS,

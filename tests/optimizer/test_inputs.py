@@ -27,7 +27,7 @@ from superopt.optimizer.check.roles import (
     State,
     Uniform,
 )
-from superopt.optimizer.cost.runtime import LoadedModel
+from superopt.optimizer.cost.runtime.session import LoadedModel
 from superopt.optimizer.pipeline.runnable import loads
 from tests.onnx_io.kit import graph, model, node, tensor, value, weight
 

@@ -11,9 +11,9 @@ from superopt.ops.elementwise import Add
 from superopt.ops.matrix import Matmul
 from superopt.optimizer.check import check_equivalence
 from superopt.optimizer.cost import GraphCost, MemoryCostStore, Sizes, objective_of
-from superopt.optimizer.cost.executed_kernels import load_and_list
-from superopt.optimizer.cost.measure import LEAST_MICROSECONDS, Measurer
-from superopt.optimizer.cost.runtime import LoadedModel, Provider
+from superopt.optimizer.cost.measuring.measurer import LEAST_MICROSECONDS, Measurer
+from superopt.optimizer.cost.runtime.executed_kernels import load_and_list
+from superopt.optimizer.cost.runtime.session import LoadedModel, Provider
 from tests.optimizer.equivalence_models import NETWORKS
 from tests.optimizer.graphs import Builder
 from tests.optimizer.plants import PLANTS, planted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from superopt import zoo
 from superopt.onnx_io import lift, load_model
 from superopt.optimizer.check import Reference, Sampling, check_equivalence, plan_inputs
-from superopt.optimizer.cost.runtime import LoadedModel
+from superopt.optimizer.cost.runtime.session import LoadedModel
 from tests.optimizer.mutations import mutants
 
 

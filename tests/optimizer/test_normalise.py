@@ -19,7 +19,7 @@ from superopt.ops.elementwise import Divide, Multiply, Scale
 from superopt.ops.shape import Broadcast
 from superopt.optimizer.canonical import canonicalise
 from superopt.optimizer.cost import GraphCost, Kernel, Latency, MemoryCostStore, Nominal, Price, Sizes
-from superopt.optimizer.cost.runtime import LoadedModel
+from superopt.optimizer.cost.runtime.session import LoadedModel
 from superopt.optimizer.search import RuleSet, SearchLimits, SearchResult, Watch, replay
 from superopt.optimizer.search.descent import Descent
 from superopt.optimizer.search.fixpoint import fixpoint

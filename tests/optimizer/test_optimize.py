@@ -31,7 +31,7 @@ from superopt.optimizer import (
     replay,
 )
 from superopt.optimizer.cost import GraphCost, MemoryCostStore, Nominal, Sizes
-from superopt.optimizer.cost.runtime import Array, BoundRun, LoadedModel
+from superopt.optimizer.cost.runtime.session import Array, BoundRun, LoadedModel
 from superopt.optimizer.explanation.unused import ExplanationContext, unused_rules
 from tests.onnx_io.kit import model as made
 from tests.onnx_io.kit import node, value, weight

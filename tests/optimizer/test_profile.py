@@ -26,7 +26,7 @@ from superopt.optimizer.cost import (
     read_profile,
 )
 from superopt.optimizer.cost.roofline import recorded_roofline
-from superopt.optimizer.cost.runtime import LoadedModel
+from superopt.optimizer.cost.runtime.session import LoadedModel
 from superopt.optimizer.pipeline.report import MemorySummary, Report
 from tests.optimizer.graphs import Builder, dense_blocks
 from tests.optimizer.models import lifted, model_of

@@ -10,7 +10,7 @@ import pytest
 from superopt.ops.elementwise import Add
 from superopt.ops.matrix import Matmul
 from superopt.optimizer.cost import GraphCost, Kernel, Latency, MemoryCostStore, Sizes
-from superopt.optimizer.cost.measure import Measurement, Measurer
+from superopt.optimizer.cost.measuring.measurer import Measurement, Measurer
 from superopt.optimizer.pipeline.second_look import at_second_look
 from superopt.optimizer.search import Backtracking, RuleSet, SearchLimits, Shortened, Watch, replay
 from tests.optimizer.graphs import Builder

@@ -8,8 +8,8 @@ import pytest
 
 from superopt.optimizer.cost import Kernel
 from superopt.optimizer.cost.machine import Residence
-from superopt.optimizer.cost.runtime import BoundRun
-from superopt.optimizer.cost.timing import Caches, fastest, timed_if_long
+from superopt.optimizer.cost.measuring.timing import Caches, fastest, timed_if_long
+from superopt.optimizer.cost.runtime.session import BoundRun
 
 
 @pytest.mark.parametrize(("residence", "expected"), [(Residence.MEMORY, 750.0), (Residence.CORE, 600.0)])

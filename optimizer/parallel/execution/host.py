@@ -13,7 +13,7 @@ from superopt.ir.graph import Graph, Input, Value, Weight
 from superopt.onnx_io import build_model
 from superopt.onnx_io.files.source import SourceModel
 from superopt.ops.traits import ALIASES, traits
-from superopt.optimizer.cost.runtime import LoadedModel
+from superopt.optimizer.cost.runtime.session import LoadedModel
 from superopt.optimizer.parallel.boxes import Region
 from superopt.optimizer.parallel.tasks import KernelTask, Task, shape_of
 

@@ -17,7 +17,7 @@ from superopt.ir.graph import Graph, Input, Value
 from superopt.onnx_io import LiftedModel, build_model
 from superopt.onnx_io.emit.folding import Folder
 from superopt.onnx_io.protos import dtype_of
-from superopt.optimizer.cost.runtime import LoadedModel
+from superopt.optimizer.cost.runtime.session import LoadedModel
 from superopt.optimizer.parallel.boxes import Region
 from superopt.optimizer.parallel.communication import CollectiveKind, CollectiveStep
 from superopt.optimizer.parallel.execution.exchange import Exchange, Held

@@ -13,7 +13,7 @@ from superopt.ir.graph import Graph, Input, NodeId, Value
 from superopt.ir.types import TensorType
 from superopt.onnx_io import LiftedModel
 from superopt.onnx_io.lowering.extending import Extension, extend
-from superopt.optimizer.cost.runtime import LoadedModel
+from superopt.optimizer.cost.runtime.session import LoadedModel
 
 Feeds = Mapping[str, Array]
 

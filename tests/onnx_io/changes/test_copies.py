@@ -13,7 +13,7 @@ from superopt.onnx_io.changes.copies import (
     side_by_side,
     with_blocked_inputs,
 )
-from superopt.optimizer.cost.runtime import LoadedModel, profiled_model
+from superopt.optimizer.cost.runtime.session import LoadedModel, profiled_model
 
 _EQUAL_NODES_STAY = ("CommonSubexpressionElimination",)
 

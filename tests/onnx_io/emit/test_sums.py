@@ -15,7 +15,7 @@ from superopt.ops import Operator
 from superopt.ops.elementwise import Add, Sum
 from superopt.ops.normalization import LayerNormalization
 from superopt.ops.shape import Broadcast
-from superopt.optimizer.cost.runtime import LoadedModel
+from superopt.optimizer.cost.runtime.session import LoadedModel
 from tests.onnx_io.kit import session
 
 ROWS = (1, 3, 8)

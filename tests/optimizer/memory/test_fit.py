@@ -10,8 +10,8 @@ import pytest
 
 from superopt import zoo
 from superopt.onnx_io import LoweredModel, load_model
-from superopt.optimizer.cost.memory_session import Allocator, MemoryPlan, plan_in
-from superopt.optimizer.cost.runtime import LoadedModel
+from superopt.optimizer.cost.runtime.memory_session import Allocator, MemoryPlan, plan_in
+from superopt.optimizer.cost.runtime.session import LoadedModel
 from superopt.optimizer.memory.arrange import Arrangement, node_times
 from superopt.optimizer.memory.fit import fit
 from superopt.optimizer.memory.liveness import Program, liveness

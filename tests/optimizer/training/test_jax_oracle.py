@@ -15,7 +15,7 @@ from superopt.domains.floats import FloatDomain
 from superopt.errors import UnsupportedError
 from superopt.ir.graph import Graph, Input, Weight
 from superopt.onnx_io import LiftedModel, lift, load_model
-from superopt.optimizer.cost.runtime import LoadedModel
+from superopt.optimizer.cost.runtime.session import LoadedModel
 from superopt.rewriting.evaluation import evaluate_graph
 from superopt.zoo import datasets
 

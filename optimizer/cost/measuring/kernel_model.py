@@ -10,8 +10,8 @@ from superopt.ops.base import attributes_of
 from superopt.ops.opaque import Opaque
 from superopt.optimizer.cost.kernel import Kernel
 from superopt.optimizer.cost.machine import bytes_of
-from superopt.optimizer.cost.random_content import DTYPES, array_of, shape_of, signed_array_of
-from superopt.optimizer.cost.runtime import Array
+from superopt.optimizer.cost.measuring.random_content import DTYPES, array_of, shape_of, signed_array_of
+from superopt.optimizer.cost.runtime.session import Array
 
 _OPSET = 17
 _INDEXED = ("Gather", "GatherElements", "GatherND")

@@ -11,7 +11,7 @@ import numpy as np
 
 from superopt.optimizer.cost.kernel import Kernel
 from superopt.optimizer.cost.machine import Residence, evicting_bytes
-from superopt.optimizer.cost.runtime import Array, BoundRun
+from superopt.optimizer.cost.runtime.session import Array, BoundRun
 
 _LOOKS = 3
 _MIN_RUNS = 3

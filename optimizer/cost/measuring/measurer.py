@@ -29,11 +29,12 @@ from superopt.onnx_io.changes.copies import (
     with_blocked_inputs,
 )
 from superopt.ops.shape import Reshape
-from superopt.optimizer.cost.executed_kernels import load_and_list
 from superopt.optimizer.cost.kernel import Kernel, KernelStep, Source, can_be_blocked
-from superopt.optimizer.cost.kernel_model import can_be_built, input_of, kernel_model
 from superopt.optimizer.cost.machine import Residence, bytes_of
-from superopt.optimizer.cost.runtime import (
+from superopt.optimizer.cost.measuring.kernel_model import can_be_built, input_of, kernel_model
+from superopt.optimizer.cost.measuring.timing import Caches, fastest, timed, timed_if_long
+from superopt.optimizer.cost.runtime.executed_kernels import load_and_list
+from superopt.optimizer.cost.runtime.session import (
     Array,
     KernelTime,
     LoadedModel,
@@ -41,7 +42,6 @@ from superopt.optimizer.cost.runtime import (
     RuntimeRefusedError,
     profiled_model,
 )
-from superopt.optimizer.cost.timing import Caches, fastest, timed, timed_if_long
 
 LAUNCH_MICROSECONDS = 0.5
 """The runtime's overhead per kernel."""

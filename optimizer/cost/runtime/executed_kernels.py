@@ -7,7 +7,7 @@ from pathlib import Path
 
 from superopt.errors import InvalidModelError
 from superopt.onnx_io import Executed, executed
-from superopt.optimizer.cost.runtime import LoadedModel, ModelFile, Provider
+from superopt.optimizer.cost.runtime.session import LoadedModel, ModelFile, Provider
 
 
 def load_and_list(

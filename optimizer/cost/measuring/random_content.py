@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 
 from superopt.ir.types import ElementType, TensorType
-from superopt.optimizer.cost.runtime import Array
+from superopt.optimizer.cost.runtime.session import Array
 
 DTYPES = {
     ElementType.FLOAT: np.float32,

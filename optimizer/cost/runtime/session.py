@@ -1,4 +1,4 @@
-"""Typed interface to ONNX Runtime (sessions, bound runs, profiles); the optimizer imports it only here."""
+"""Typed interface to ONNX Runtime: sessions, bound runs, profiles."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # ONNX Runtime ships no types.
@@ -21,14 +21,14 @@ import numpy as np
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # the runtime reads this when it is loaded
 
 from superopt.errors import MissingServiceError, SuperoptError
-from superopt.optimizer.cost.devices import (
+from superopt.optimizer.cost.runtime.devices import (
     accelerator_driver,
     accelerator_name,
     device_events,
     processor_name,
 )
-from superopt.optimizer.cost.installation import BOTH_RUNTIMES, has_both_runtimes
-from superopt.optimizer.cost.memory_session import plan_in, realise
+from superopt.optimizer.cost.runtime.installation import BOTH_RUNTIMES, has_both_runtimes
+from superopt.optimizer.cost.runtime.memory_session import plan_in, realise
 from superopt.processes.garbage import trim
 
 try:
