@@ -27,7 +27,7 @@ from superopt.optimizer.cost.runtime.session import LoadedModel
 from superopt.optimizer.parallel.irregular.features import Integers, Numbers, VertexGraph, features
 from superopt.optimizer.parallel.irregular.ranges import balanced_ranges, equal_edges, equal_vertices
 from superopt.optimizer.parallel.irregular.regression import LayerCosts
-from superopt.zoo.graph_networks import KINDS, Kind, graph_layer
+from superopt.zoo.networks.graph_networks import KINDS, Kind, graph_layer
 
 COLUMNS = (
     *("graph", "network", "vertices", "edges", "of edges", "method", "slowest part ms", "imbalance"),

@@ -14,7 +14,7 @@ from superopt.errors import InvalidOptionError
 from superopt.optimizer.parallel.irregular.features import LANES, VertexGraph, features
 from superopt.optimizer.parallel.irregular.ranges import balanced_ranges, equal_edges, equal_vertices
 from superopt.optimizer.parallel.irregular.regression import LayerCosts
-from superopt.zoo.graph_networks import KINDS, Kind, graph_layer, graph_network
+from superopt.zoo.networks.graph_networks import KINDS, Kind, graph_layer, graph_network
 
 
 def _power_law(vertices: int, edges: int, seed: int) -> VertexGraph:
