@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from superopt.journeys import bodies, conversions, optimize_job, supervision
+from superopt.journeys import optimize_job, supervision
+from superopt.journeys.bodies import optimizing as bodies
+from superopt.journeys.changes import conversions
 from superopt.optimizer.check import distance, error_baseline, guesses, interval, latency
 from superopt.optimizer.pipeline import measured, original, schedule, simulated
 from superopt.optimizer.search import normalise

@@ -22,8 +22,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from superopt.errors import InvalidOptionError
-from superopt.journeys.plannable_steps import PlannableStep, network_step
-from superopt.optimizer.parallel.cluster import named_cluster
+from superopt.journeys.planning.plannable_steps import PlannableStep, network_step
+from superopt.optimizer.parallel.documents.cluster import named_cluster
 from superopt.optimizer.parallel.simulator.prices import Prices
 from superopt.optimizer.parallel.strategies.auto import AutoStrategy, Effort, Found
 from superopt.optimizer.parallel.strategies.builders import BUILDERS

@@ -19,16 +19,16 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from superopt.journeys.plannable_steps import PlannableStep, network_step
+from superopt.journeys.planning.plannable_steps import PlannableStep, network_step
 from superopt.optimizer.fusion.joint.baselines import baselines
 from superopt.optimizer.fusion.joint.problem import Problem
 from superopt.optimizer.fusion.joint.published import METHODS, Found, backtracking
 from superopt.optimizer.fusion.joint.refined import refined
-from superopt.optimizer.parallel.cluster import named_cluster
+from superopt.optimizer.parallel.documents.cluster import named_cluster
 from superopt.optimizer.parallel.experts import experts
 from superopt.optimizer.parallel.search.mesh import Mesh
-from superopt.optimizer.parallel.sharded_states import DDP
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulator
+from superopt.optimizer.parallel.training_plans.sharded_states import DDP
 
 
 @dataclass(frozen=True)

@@ -15,22 +15,22 @@ from superopt.equations import parse_equation
 from superopt.errors import InvalidOptionError
 from superopt.ir.graph import Graph, Input, Weight
 from superopt.ir.types import ElementType, TensorType
-from superopt.journeys.plannable_steps import PlannableStep
+from superopt.journeys.planning.plannable_steps import PlannableStep
 from superopt.journeys.training import train_graph
 from superopt.onnx_io import build_model, lift, load_model
 from superopt.ops.activation import Relu
 from superopt.ops.matrix import Matmul
-from superopt.optimizer.parallel.cluster import named_cluster
-from superopt.optimizer.parallel.derived import LayerDivision
+from superopt.optimizer.parallel.documents.cluster import named_cluster
 from superopt.optimizer.parallel.experts import Assignment, assignments
 from superopt.optimizer.parallel.search.choices import COPIED
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.planner import Planner
 from superopt.optimizer.parallel.search.subject import Operation, plannable
 from superopt.optimizer.parallel.simulator import ParallelObjective, simulate
-from superopt.optimizer.parallel.states import StepLayout
 from superopt.optimizer.parallel.terms import TermDimension
 from superopt.optimizer.parallel.topology import Cluster, Node
+from superopt.optimizer.parallel.training_plans.derived import LayerDivision
+from superopt.optimizer.parallel.training_plans.states import StepLayout
 from superopt.rewriting import Substitution, substitutions_of
 from superopt.step_options import COTANGENTS, StepSettings
 

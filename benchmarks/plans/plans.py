@@ -27,7 +27,7 @@ from benchmarks.plans.cells import Cell, append, known_cells, table
 from benchmarks.plans.graphs import figure2, machine, part, planned_step, verified_rules
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.plan import Plan
-from superopt.journeys.plannable_steps import PlannableStep
+from superopt.journeys.planning.plannable_steps import PlannableStep
 from superopt.optimizer.parallel.experts import Assignment
 from superopt.optimizer.parallel.search.candidates import Planned
 from superopt.optimizer.parallel.search.choices import choices_on

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from superopt.files import write_atomically
-from superopt.journeys.plannable_steps import network_step
+from superopt.journeys.planning.plannable_steps import network_step
 from superopt.optimizer.learning.fitting import Course, fitted_to_pairs
 from superopt.optimizer.learning.graphs import FeatureGraph
 from superopt.optimizer.learning.network import GraphNetwork
 from superopt.optimizer.learning.trained import TrainedNetwork
-from superopt.optimizer.parallel.cluster import named_cluster
+from superopt.optimizer.parallel.documents.cluster import named_cluster
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.simulator.prices import Prices
 from superopt.optimizer.parallel.strategies.auto import simulated

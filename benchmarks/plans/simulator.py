@@ -14,8 +14,8 @@ from superopt import zoo
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.plan import Parallelism, Plan
 from superopt.onnx_io import lift, load_model
-from superopt.optimizer.parallel.cluster import named_cluster, parse_cluster
 from superopt.optimizer.parallel.communication import communication
+from superopt.optimizer.parallel.documents.cluster import named_cluster, parse_cluster
 from superopt.optimizer.parallel.experts import experts
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.subject import Operation, Subject, plannable

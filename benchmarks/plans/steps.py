@@ -17,14 +17,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from benchmarks.plans.graphs import machine, planned_step
-from superopt.journeys.plannable_steps import PlannableStep
+from superopt.journeys.planning.plannable_steps import PlannableStep
 from superopt.optimizer.parallel.experts import assignments
-from superopt.optimizer.parallel.resident_states import prefetched
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.planner import Planner
-from superopt.optimizer.parallel.sharded_states import DDP, ZERO_3
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, simulate
 from superopt.optimizer.parallel.topology import Cluster
+from superopt.optimizer.parallel.training_plans.resident_states import prefetched
+from superopt.optimizer.parallel.training_plans.sharded_states import DDP, ZERO_3
 
 NETWORKS = ("candle-uno:256:mse", "bert-base:8:cotangents", "light-ncf:1024:cotangents")
 HEADER = "| step | devices | plan | us | sent, MB | fullest device, MB |\n|---|---|---|---|---|---|"

@@ -21,7 +21,7 @@ from dataclasses import replace
 from superopt import zoo
 from superopt.axioms.loader import load_axioms
 from superopt.errors import InvalidOptionError
-from superopt.optimizer.parallel.cluster import known_device
+from superopt.optimizer.parallel.documents.cluster import known_device
 from superopt.optimizer.training.precision.outcome import PrecisionOutcome
 from superopt.optimizer.training.step import build_step
 from superopt.step_options import LossSettings, PrecisionSettings, StepSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from superopt.optimizer.parallel.quantities import size_text
+from superopt.optimizer.parallel.documents.quantities import size_text
 from superopt.optimizer.parallel.search.planner import Planner
 from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.topology import Cluster, Connection, Node

@@ -16,15 +16,6 @@ from superopt.ir.plan import Parallelism, Plan, Residence
 from superopt.ops.roles import Product
 from superopt.ops.splits import SplitKind
 from superopt.ops.traits import traits
-from superopt.optimizer.parallel.divided_layers import (
-    HYBRID,
-    WEIRD_TRICK,
-    DividedLayers,
-    megatron,
-    model_axes,
-)
-from superopt.optimizer.parallel.resident_states import ResidentStates
-from superopt.optimizer.parallel.row_sums import few_row_sums
 from superopt.optimizer.parallel.search.choices import (
     ALONE,
     COPIED,
@@ -36,7 +27,16 @@ from superopt.optimizer.parallel.search.choices import (
 )
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.subject import Operation, Subject, is_lookup
-from superopt.optimizer.parallel.sharded_states import ZERO_2, ZERO_3, ShardedStates
+from superopt.optimizer.parallel.training_plans.divided_layers import (
+    HYBRID,
+    WEIRD_TRICK,
+    DividedLayers,
+    megatron,
+    model_axes,
+)
+from superopt.optimizer.parallel.training_plans.resident_states import ResidentStates
+from superopt.optimizer.parallel.training_plans.row_sums import few_row_sums
+from superopt.optimizer.parallel.training_plans.sharded_states import ZERO_2, ZERO_3, ShardedStates
 
 ONE_DEVICE = "one device"
 """The plan that uses the first device only: the baseline of speed-ups."""

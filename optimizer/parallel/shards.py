@@ -19,8 +19,8 @@ from superopt.optimizer.parallel.communication import CollectiveStep, communicat
 from superopt.optimizer.parallel.fetches import START, IssuedFetch, issued_fetches, resident
 from superopt.optimizer.parallel.placement import Placement, regions_of
 from superopt.optimizer.parallel.residence import residences
-from superopt.optimizer.parallel.states import StepStates
 from superopt.optimizer.parallel.tasks import divided, part_type, shape_of, tensor_of
+from superopt.optimizer.parallel.training_plans.states import StepStates
 
 
 @dataclass(frozen=True, slots=True)

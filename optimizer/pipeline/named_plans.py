@@ -14,12 +14,19 @@ from superopt.optimizer.parallel.licences import Licences
 from superopt.optimizer.parallel.search.candidates import Origin, Proposal
 from superopt.optimizer.parallel.search.planner import Planner
 from superopt.optimizer.parallel.search.subject import Subject, plannable
-from superopt.optimizer.parallel.sharded_states import DDP, FSDP, SERVERS, ZERO_1, ZERO_2, ZERO_3
 from superopt.optimizer.parallel.simulator import ParallelObjective
 from superopt.optimizer.parallel.simulator.prices import Prices
 from superopt.optimizer.parallel.strategies.plans import StrategyPlanner
 from superopt.optimizer.parallel.strategies.reading import strategy_named
 from superopt.optimizer.parallel.topology import Cluster
+from superopt.optimizer.parallel.training_plans.sharded_states import (
+    DDP,
+    FSDP,
+    SERVERS,
+    ZERO_1,
+    ZERO_2,
+    ZERO_3,
+)
 from superopt.optimizer.pipeline.prepare import Request
 from superopt.optimizer.pipeline.verdict import PlannedVariant
 

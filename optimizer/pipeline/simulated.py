@@ -14,19 +14,19 @@ from superopt.onnx_io import LoweredModel
 from superopt.optimizer.canonical import CanonicalStep
 from superopt.optimizer.fusion.joint.strategies import JOINT_STRATEGIES
 from superopt.optimizer.parallel.cluster_advice import suggest_cluster
+from superopt.optimizer.parallel.documents.plan_text import plan_from_json
+from superopt.optimizer.parallel.documents.quantities import size_text
+from superopt.optimizer.parallel.documents.section import limited_by, section, synchronisation
 from superopt.optimizer.parallel.experts import ONE_DEVICE
 from superopt.optimizer.parallel.forecast import seconds_to_check
 from superopt.optimizer.parallel.licences import Licences, licences_of
-from superopt.optimizer.parallel.plan_text import plan_from_json
-from superopt.optimizer.parallel.quantities import size_text
 from superopt.optimizer.parallel.search.candidates import Origin, Planned, Proposal, SimulatedPlan
 from superopt.optimizer.parallel.search.planner import Planner
 from superopt.optimizer.parallel.search.subject import Subject, plannable
 from superopt.optimizer.parallel.search.substitution import Substitutions
-from superopt.optimizer.parallel.section import limited_by, section, synchronisation
 from superopt.optimizer.parallel.simulator import ParallelObjective
-from superopt.optimizer.parallel.states import StepLayout
 from superopt.optimizer.parallel.topology import Cluster, limited
+from superopt.optimizer.parallel.training_plans.states import StepLayout
 from superopt.optimizer.pipeline.judge import REFUSED, Equality, Trial
 from superopt.optimizer.pipeline.named_plans import NamedPlans
 from superopt.optimizer.pipeline.original import Original

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from superopt.errors import InvalidFileError, InvalidModelError
 from superopt.onnx_io import SourceModel, load_model
 from superopt.onnx_io.protos import subgraphs
-from superopt.optimizer.parallel.cluster import parse_cluster
+from superopt.optimizer.parallel.documents.cluster import parse_cluster
 from superopt.optimizer.pipeline.runnable import loads
 from superopt.server.problem_types import InvalidClusterError, ModelTooLargeError
 from superopt.server.worker.dimension_names import wrong_dimensions

@@ -23,7 +23,7 @@ def refuse(given: Sequence[str], why: str) -> None:
 
 def profile_collectives(devices: int | None, largest: str | None, out: Path | None, *, as_json: bool) -> None:
     """Measures collectives, writes the cluster description, prints the fits with their residuals."""
-    from superopt.journeys.collectives import LARGEST, bandwidth_of, measure_collectives
+    from superopt.journeys.planning.collectives import LARGEST, bandwidth_of, measure_collectives
 
     output = Output.beside(as_json, out)
     if out is not None:
@@ -68,7 +68,7 @@ def profile_collectives(devices: int | None, largest: str | None, out: Path | No
 
 def _size(text: str) -> int:
     """Bytes of a size with its unit; raises InvalidOptionError."""
-    from superopt.optimizer.parallel.quantities import Quantity
+    from superopt.optimizer.parallel.documents.quantities import Quantity
 
     try:
         return int(Quantity.SIZE.parse(text))
@@ -78,7 +78,7 @@ def _size(text: str) -> int:
 
 def profile_estimator(steps: Sequence[str], kernels: int | None, out: Path | None, *, as_json: bool) -> None:
     """Measures kernels, learns an estimator, writes it, prints its errors for unseen kernels."""
-    from superopt.journeys.estimator import KERNELS, STEPS, Sampling, train_estimator
+    from superopt.journeys.planning.estimator import KERNELS, STEPS, Sampling, train_estimator
 
     if out is None or is_standard_output(out):
         raise InvalidOptionError("output: --estimator needs a file that ends in .json; give it by --output")

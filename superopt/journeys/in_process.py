@@ -13,15 +13,15 @@ from superopt import optimizer
 from superopt.axioms import load_axioms
 from superopt.equations import format_equation
 from superopt.ir import Graph, Input, Weight
-from superopt.journeys.adaptation import as_requested
-from superopt.journeys.bodies import BodyOptimization, expanded, is_only_slower, sizes_of_inputs
-from superopt.journeys.body_inspection import InspectedBody, inspected_bodies
+from superopt.journeys.bodies.inspection import InspectedBody, inspected_bodies
+from superopt.journeys.bodies.optimizing import BodyOptimization, expanded, is_only_slower, sizes_of_inputs
+from superopt.journeys.changes.adaptation import as_requested
+from superopt.journeys.changes.conversions import converted, without_conversions
+from superopt.journeys.changes.memory_limits import leaving_time, within_limit
 from superopt.journeys.comparing import compared_sources
-from superopt.journeys.conversions import converted, without_conversions
-from superopt.journeys.memory_limits import leaving_time, within_limit
+from superopt.journeys.planning.targets import find_target
 from superopt.journeys.result import Result
 from superopt.journeys.suspect_evidence import suspect_evidence
-from superopt.journeys.targets import find_target
 from superopt.object_cache import cached, source_key
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model
 from superopt.onnx_io.lifting.models import computes_sizes

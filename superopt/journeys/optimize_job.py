@@ -16,7 +16,7 @@ from typing import cast
 from superopt.errors import InvalidModelError
 from superopt.files import atomic_path, sha256_of
 from superopt.journeys import in_process as api
-from superopt.journeys.clusters import described_cluster, find_cluster
+from superopt.journeys.planning.clusters import described_cluster, find_cluster
 from superopt.journeys.report_files import read_plan, write_report
 from superopt.journeys.supervision import ORIGINAL, SHA256
 from superopt.onnx_io import LoweredModel, load_model

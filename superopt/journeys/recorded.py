@@ -9,7 +9,7 @@ from typing import TypeAlias, cast
 
 from superopt.errors import InvalidOptionError
 from superopt.journeys import replay as recording
-from superopt.journeys.clusters import cluster_if_named, find_cluster
+from superopt.journeys.planning.clusters import cluster_if_named, find_cluster
 from superopt.journeys.report_files import read_report
 from superopt.journeys.result import Result, WrittenModel, checked_path
 from superopt.onnx_io import ModelSource

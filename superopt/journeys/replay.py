@@ -13,14 +13,14 @@ from superopt import optimizer
 from superopt.equations import abbreviated
 from superopt.errors import InvalidFileError, InvalidOptionError, NotEquivalentError
 from superopt.ir import Graph, Plan
-from superopt.journeys.adaptation import as_recorded
-from superopt.journeys.body_replay import names_in, recorded_body, with_recorded_bodies
+from superopt.journeys.bodies.replay import names_in, recorded_body, with_recorded_bodies
+from superopt.journeys.changes.adaptation import as_recorded
+from superopt.journeys.changes.conversions import converted_as_recorded, recorded_tolerance
+from superopt.journeys.changes.memory_limits import arranged_as_recorded
 from superopt.journeys.comparing import compared_sources
-from superopt.journeys.conversions import converted_as_recorded, recorded_tolerance
 from superopt.journeys.in_process import verified_substitutions
-from superopt.journeys.memory_limits import arranged_as_recorded
+from superopt.journeys.planning.recorded_plan import recorded_plan
 from superopt.journeys.quarantine import quarantine
-from superopt.journeys.recorded_plan import recorded_plan
 from superopt.journeys.suspect_evidence import suspect_evidence
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model, lower
 from superopt.optimizer import plan_of, recorded_trace

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from superopt.cli.main import run
-from superopt.optimizer.parallel.cluster import named_cluster, parse_cluster
+from superopt.optimizer.parallel.documents.cluster import named_cluster, parse_cluster
 from superopt.server.settings import Settings
 from superopt.server.worker.loop import Worker
 from superopt.substitution_db import Database, open_database

@@ -15,7 +15,8 @@ from onnx import parser
 import superopt
 from superopt.cli.main import run
 from superopt.errors import InvalidModelError
-from superopt.journeys import adaptation, optimize_job
+from superopt.journeys import optimize_job
+from superopt.journeys.changes import adaptation
 from superopt.journeys.optimize_job import Attached
 from superopt.journeys.replay import replay
 from superopt.onnx_io import SourceModel

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from superopt.cli.main import run
 from superopt.journeys import in_process
-from superopt.journeys.bodies import expanded
+from superopt.journeys.bodies.optimizing import expanded
 from superopt.journeys.reexamination import reexamine
 from superopt.onnx_io import load_model
 from superopt.onnx_io.bodies.rewriting import places

@@ -9,10 +9,10 @@ import pytest
 
 from superopt.cli.main import run
 from superopt.errors import InvalidFileError, InvalidOptionError
-from superopt.journeys.collectives import MeasuredCluster, measured_cluster
-from superopt.optimizer.parallel.cluster import MEASURED_KINDS, load_cluster, parse_cluster
+from superopt.journeys.planning.collectives import MeasuredCluster, measured_cluster
 from superopt.optimizer.parallel.collectives import Collectives
 from superopt.optimizer.parallel.communication import CollectiveKind, CollectiveStep
+from superopt.optimizer.parallel.documents.cluster import MEASURED_KINDS, load_cluster, parse_cluster
 from superopt.optimizer.parallel.linear_fit import Sample, fitted
 
 SIZES = [4096 << power for power in range(0, 14, 2)]

@@ -13,7 +13,7 @@ import pytest
 from superopt import zoo
 from superopt.cli.main import run
 from superopt.errors import InvalidOptionError
-from superopt.journeys.conversions import converted_as_recorded, kinds_of, without_conversions
+from superopt.journeys.changes.conversions import converted_as_recorded, kinds_of, without_conversions
 from superopt.journeys.in_process import check
 from superopt.onnx_io import LoweredModel, load_model
 from superopt.optimizer.conversion import FLOAT16, FUSED, candidates

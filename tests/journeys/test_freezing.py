@@ -17,7 +17,7 @@ import superopt
 from superopt.cli.main import run
 from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.journeys import in_process, optimize_job
-from superopt.journeys.freezing import as_recorded, as_requested
+from superopt.journeys.changes.freezing import as_recorded, as_requested
 from superopt.journeys.optimize_job import Attached
 from superopt.journeys.replay import replay
 from superopt.onnx_io import load_model

@@ -26,12 +26,12 @@ from superopt.optimizer.fusion.learned.estimator import (
 from superopt.optimizer.fusion.learned.fitting import fitted_estimator
 from superopt.optimizer.fusion.learned.samples import kernels
 from superopt.optimizer.learning.fitting import Course
-from superopt.optimizer.parallel.cluster import load_cluster, parse_cluster
+from superopt.optimizer.parallel.documents.cluster import load_cluster, parse_cluster
 from superopt.optimizer.parallel.experts import experts
 from superopt.optimizer.parallel.search.mesh import Mesh
-from superopt.optimizer.parallel.sharded_states import DDP
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulator
 from superopt.optimizer.parallel.tasks import KernelTask
+from superopt.optimizer.parallel.training_plans.sharded_states import DDP
 from tests.optimizer.parallel.fusions import small_step
 
 ORIGIN = Origin("here", "0", "2026-01-01", ("light-mlp:8:momentum",))

@@ -13,10 +13,10 @@ from superopt.optimizer.fusion.joint.problem import Problem
 from superopt.optimizer.fusion.joint.published import duplicate_somewhere, fuse_somewhere
 from superopt.optimizer.fusion.joint.state import Joint
 from superopt.optimizer.fusion.joint.streams import timed
-from superopt.optimizer.parallel.cluster import parse_cluster
+from superopt.optimizer.parallel.documents.cluster import parse_cluster
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulator
-from superopt.optimizer.parallel.states import StepStates
 from superopt.optimizer.parallel.tasks import KernelTask
+from superopt.optimizer.parallel.training_plans.states import StepStates
 
 _ONE_DEVICE = "nodes: [{device: {flops: 1 TFLOP/s, memory_bandwidth: 1 TB/s}, memory: 1 PB}]"
 _SHARES = (0.0, 0.2, 0.5, 1.0, 2.0)

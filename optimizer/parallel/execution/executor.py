@@ -26,8 +26,8 @@ from superopt.optimizer.parallel.execution.memory import DeviceMemory
 from superopt.optimizer.parallel.fetches import START, issued_fetches, resident
 from superopt.optimizer.parallel.placement import Placement, regions_of
 from superopt.optimizer.parallel.residence import Kept, kept_regions, residences
-from superopt.optimizer.parallel.states import StepStates
 from superopt.optimizer.parallel.tasks import DividedNode, divided, shape_of, tensor_of
+from superopt.optimizer.parallel.training_plans.states import StepStates
 
 Key = tuple[Value, Placement, int]
 """A tensor in a placement, and the number of the fetch that brings it there, NOT_FETCHED for others."""

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from superopt.ir.graph import Graph, NodeId, Value
 from superopt.ir.types import TensorType
 from superopt.ops.traits import ALIASES
-from superopt.optimizer.parallel.states import StepStates
+from superopt.optimizer.parallel.training_plans.states import StepStates
 
 
 @dataclass(frozen=True, slots=True)

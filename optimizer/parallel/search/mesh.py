@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from superopt.optimizer.parallel.cluster import Cluster
+from superopt.optimizer.parallel.documents.cluster import Cluster
 
 
 @dataclass(frozen=True)

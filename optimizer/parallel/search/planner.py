@@ -23,8 +23,8 @@ from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.search.tables import Tables
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, Simulator
 from superopt.optimizer.parallel.simulator.prices import Prices
-from superopt.optimizer.parallel.states import StepLayout
 from superopt.optimizer.parallel.topology import Cluster
+from superopt.optimizer.parallel.training_plans.states import StepLayout
 
 _WORSE_MACHINES = 2
 """Number of consecutive smaller machines without improvement after which no more are tried."""

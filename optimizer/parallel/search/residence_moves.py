@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from superopt.ir.plan import Plan
-from superopt.optimizer.parallel.resident_states import ResidentStates, prefetched
 from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.simulator import Simulation, Simulator
+from superopt.optimizer.parallel.training_plans.resident_states import ResidentStates, prefetched
 
 _LEADS = (1.0, 2.0)
 """How much earlier than needed a fetch is issued, in units of its duration, because channels are shared."""

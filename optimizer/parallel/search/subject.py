@@ -15,8 +15,8 @@ from superopt.ops.opaque import Opaque
 from superopt.ops.splits import Splits
 from superopt.ops.traits import traits
 from superopt.optimizer.parallel.search.carried import Carried, Edge
-from superopt.optimizer.parallel.states import StepLayout, StepStates
 from superopt.optimizer.parallel.tasks import splits_of
+from superopt.optimizer.parallel.training_plans.states import StepLayout, StepStates
 from superopt.traversal import postorder
 
 

@@ -12,10 +12,10 @@ from superopt.ir.types import ElementType, TensorType, ValueType
 from superopt.ops.splits import Splits
 from superopt.ops.traits import ALIASES
 from superopt.optimizer.cost.sizes import Sizes
-from superopt.optimizer.parallel.states import StepStates
 from superopt.optimizer.parallel.task_costs import Types, roofline_microseconds
 from superopt.optimizer.parallel.tasks import splits_of
 from superopt.optimizer.parallel.topology import DeviceKind
+from superopt.optimizer.parallel.training_plans.states import StepStates
 
 
 @dataclass(frozen=True, slots=True)

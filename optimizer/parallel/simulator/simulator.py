@@ -18,8 +18,8 @@ from superopt.optimizer.parallel.simulator.schedule import Schedule
 from superopt.optimizer.parallel.simulator.simulation import Simulation
 from superopt.optimizer.parallel.simulator.timing import timed
 from superopt.optimizer.parallel.simulator.units import Key, Unit
-from superopt.optimizer.parallel.states import StepStates
 from superopt.optimizer.parallel.topology import Cluster
+from superopt.optimizer.parallel.training_plans.states import StepStates
 
 
 def simulate(

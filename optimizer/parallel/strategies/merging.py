@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from superopt.ir.graph import NodeId, Value
 from superopt.optimizer.parallel.search.choices import is_summed
 from superopt.optimizer.parallel.search.subject import Subject
-from superopt.optimizer.parallel.sharded_states import ShardedStates
 from superopt.optimizer.parallel.strategies.cutting import Cutter
 from superopt.optimizer.parallel.strategies.model import Collective, Strategy, Synchronizer
 from superopt.optimizer.parallel.strategies.variables import Variable
+from superopt.optimizer.parallel.training_plans.sharded_states import ShardedStates
 
 
 @dataclass(frozen=True, slots=True)

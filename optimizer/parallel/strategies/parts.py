@@ -16,14 +16,14 @@ from superopt.ops.base import Operator
 from superopt.ops.splits import Splits
 from superopt.optimizer.parallel.boxes import Region
 from superopt.optimizer.parallel.search.subject import Operation, Subject
-from superopt.optimizer.parallel.sharded_states import ShardedStates
-from superopt.optimizer.parallel.states import StateTensor
 from superopt.optimizer.parallel.strategies.cutting import Cutter, regions_of_partition
 from superopt.optimizer.parallel.strategies.merging import Piece
 from superopt.optimizer.parallel.strategies.model import VariableSync, part_name
 from superopt.optimizer.parallel.strategies.variables import Variable
 from superopt.optimizer.parallel.tasks import part_type, tensor_of
 from superopt.optimizer.parallel.terms import TermDimension
+from superopt.optimizer.parallel.training_plans.sharded_states import ShardedStates
+from superopt.optimizer.parallel.training_plans.states import StateTensor
 
 
 @dataclass(frozen=True, slots=True)

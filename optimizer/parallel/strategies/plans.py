@@ -17,13 +17,10 @@ from types import MappingProxyType
 from superopt.ir.graph import Graph, GraphEditor, Input, NodeId, Value
 from superopt.ir.plan import Parallelism, Plan
 from superopt.optimizer.parallel.boxes import Region
-from superopt.optimizer.parallel.row_sums import row_sums
 from superopt.optimizer.parallel.search.choices import COPIED, Choice, Licence, everything, parallelism
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.subject import Operation, Subject, plannable
-from superopt.optimizer.parallel.sharded_states import ShardedStates
 from superopt.optimizer.parallel.simulator.prices import Prices
-from superopt.optimizer.parallel.states import StepLayout
 from superopt.optimizer.parallel.strategies.cutting import Cutter
 from superopt.optimizer.parallel.strategies.merging import Merging, Piece
 from superopt.optimizer.parallel.strategies.model import (
@@ -46,6 +43,9 @@ from superopt.optimizer.parallel.strategies.variables import (
 )
 from superopt.optimizer.parallel.terms import admits, trimmed
 from superopt.optimizer.parallel.topology import Cluster
+from superopt.optimizer.parallel.training_plans.row_sums import row_sums
+from superopt.optimizer.parallel.training_plans.sharded_states import ShardedStates
+from superopt.optimizer.parallel.training_plans.states import StepLayout
 from superopt.optimizer.training.description import State
 
 

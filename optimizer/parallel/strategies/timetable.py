@@ -19,11 +19,11 @@ from superopt.optimizer.parallel.collectives import CollectiveCost
 from superopt.optimizer.parallel.communication import CollectiveKind, CollectiveStep
 from superopt.optimizer.parallel.search.choices import parallelism
 from superopt.optimizer.parallel.search.subject import Subject
-from superopt.optimizer.parallel.sharded_states import ShardedStates
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulator
 from superopt.optimizer.parallel.simulator.prices import Prices
 from superopt.optimizer.parallel.strategies.model import Collective, Server, Strategy
 from superopt.optimizer.parallel.strategies.variables import DeviceNames, Variable, serves_rows
+from superopt.optimizer.parallel.training_plans.sharded_states import ShardedStates
 
 _MICRO = 1e6
 _UPDATE_PASSES = 3

@@ -12,10 +12,7 @@ from superopt.errors import InvalidOptionError
 from superopt.ir.graph import NodeId
 from superopt.ir.types import ElementType
 from superopt.optimizer.parallel.boxes import volume
-from superopt.optimizer.parallel.row_sums import takes_rows
 from superopt.optimizer.parallel.search.subject import Subject
-from superopt.optimizer.parallel.sharded_states import ShardedStates
-from superopt.optimizer.parallel.states import StateTensor
 from superopt.optimizer.parallel.strategies.cutting import regions_of_partition
 from superopt.optimizer.parallel.strategies.model import (
     Collective,
@@ -26,6 +23,9 @@ from superopt.optimizer.parallel.strategies.model import (
 )
 from superopt.optimizer.parallel.tasks import shape_of, tensor_of
 from superopt.optimizer.parallel.topology import Cluster
+from superopt.optimizer.parallel.training_plans.row_sums import takes_rows
+from superopt.optimizer.parallel.training_plans.sharded_states import ShardedStates
+from superopt.optimizer.parallel.training_plans.states import StateTensor
 from superopt.optimizer.training.description import Role
 
 

@@ -15,7 +15,7 @@ from superopt.errors import InvalidOptionError
 from superopt.ir.graph import NodeId, Value
 from superopt.onnx_io import LoweredModel
 from superopt.optimizer.cost import Sizes
-from superopt.optimizer.parallel.cluster import known_device
+from superopt.optimizer.parallel.documents.cluster import known_device
 from superopt.optimizer.parallel.topology import DeviceKind
 from superopt.optimizer.training.precision.batches import SAMPLES, batches_of
 from superopt.optimizer.training.precision.casts import MixedGraph, PrecisionPlan, with_casts

@@ -165,7 +165,7 @@ def replay(
 ) -> None:
     """Apply a recorded trace again. Unverified rules and models that are not equivalent are rejected."""
     from superopt.journeys import replay as recording
-    from superopt.journeys.clusters import cluster_if_named
+    from superopt.journeys.planning.clusters import cluster_if_named
     from superopt.journeys.report_files import read_report
     from superopt.journeys.training_job import recorded_step
     from superopt.onnx_io import require_destination

@@ -34,7 +34,7 @@ def shards(
 ) -> None:
     """Write the ONNX models for each device of a plan, and a manifest of the transfers between them."""
     from superopt.journeys import replay as recorded
-    from superopt.journeys.clusters import cluster_if_named
+    from superopt.journeys.planning.clusters import cluster_if_named
     from superopt.journeys.report_files import read_report
     from superopt.journeys.training_job import recorded_step
 
@@ -67,7 +67,7 @@ def timeline(
 ) -> None:
     """Simulate a plan again and write its whole timeline as a Chrome trace."""
     from superopt.journeys import replay as recorded
-    from superopt.journeys.clusters import find_cluster
+    from superopt.journeys.planning.clusters import find_cluster
     from superopt.journeys.report_files import read_report
     from superopt.journeys.training_job import recorded_step
     from superopt.optimizer.parallel.simulator import write_trace

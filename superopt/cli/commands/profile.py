@@ -93,7 +93,7 @@ def profile(
     unused = {"--devices": devices, "--largest": largest}
     refuse([name for name, value in unused.items() if value is not None], "with --collectives only")
     from superopt.journeys import in_process as api
-    from superopt.journeys.targets import Profiling, import_profile, measure_profile
+    from superopt.journeys.planning.targets import Profiling, import_profile, measure_profile
     from superopt.optimizer.cost import Provider, read_profile
     from superopt.substitution_db import open_database
 

@@ -48,8 +48,8 @@ def build(
 ) -> None:
     """Write the strategy of one of AutoDist's builders: PS, PSLoadBalancing, PartitionedPS,
     UnevenPartitionedPS, AllReduce, PartitionedAR, RandomAxisPartitionAR, Parallax."""
-    from superopt.journeys.clusters import find_cluster
-    from superopt.journeys.strategies import build_strategy, strategy_planner, write_strategy
+    from superopt.journeys.planning.clusters import find_cluster
+    from superopt.journeys.planning.strategies import build_strategy, strategy_planner, write_strategy
 
     del database
     output = Output.beside(as_json, out)
@@ -74,8 +74,8 @@ def auto(
 ) -> None:
     """Search for the fastest strategy of a step on a cluster, by simulation; never slower than the best
     builder's."""
-    from superopt.journeys.clusters import find_cluster
-    from superopt.journeys.strategies import auto_strategy, strategy_planner, write_strategy
+    from superopt.journeys.planning.clusters import find_cluster
+    from superopt.journeys.planning.strategies import auto_strategy, strategy_planner, write_strategy
     from superopt.optimizer.parallel.strategies.auto import Effort
 
     del database
@@ -117,8 +117,8 @@ def import_(
     as_json: JsonOption = False,
 ) -> None:
     """Read a strategy in AutoDist's published format and write it as JSON."""
-    from superopt.journeys.clusters import cluster_if_named
-    from superopt.journeys.strategies import import_strategy
+    from superopt.journeys.planning.clusters import cluster_if_named
+    from superopt.journeys.planning.strategies import import_strategy
 
     del database
     strategy = import_strategy(path, cluster_if_named(cluster))
@@ -136,7 +136,7 @@ def export(
     as_json: JsonOption = False,
 ) -> None:
     """Write a strategy in AutoDist's published protobuf format; the output ends in .pb."""
-    from superopt.journeys.strategies import import_strategy
+    from superopt.journeys.planning.strategies import import_strategy
 
     del database
     if out.suffix != ".pb":
@@ -145,7 +145,7 @@ def export(
 
 
 def _written(strategy: Strategy, out: Path, *, as_json: bool) -> None:
-    from superopt.journeys.strategies import write_strategy
+    from superopt.journeys.planning.strategies import write_strategy
 
     output = Output.beside(as_json, out)
     require_writable(out)

@@ -58,7 +58,7 @@ def submit(
     Omitted options have the service's defaults.
     """
     from superopt.client import Client
-    from superopt.journeys.clusters import description_of
+    from superopt.journeys.planning.clusters import description_of
     from superopt.journeys.report_files import write_report
     from superopt.onnx_io import external_locations
 

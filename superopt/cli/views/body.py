@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from superopt.cli.output import Output, several
-from superopt.journeys.body_inspection import InspectedBody
+from superopt.journeys.bodies.inspection import InspectedBody
 from superopt.optimizer.pipeline.bodies import BodySummary
 
 

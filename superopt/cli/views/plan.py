@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from superopt.cli.output import Output, several
-from superopt.optimizer.parallel.quantities import size_text
+from superopt.optimizer.parallel.documents.quantities import size_text
 
 _MOST_ROWS = 24
 

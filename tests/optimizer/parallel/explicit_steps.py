@@ -18,8 +18,8 @@ from superopt.onnx_io import LiftedModel, lift, load_model
 from superopt.onnx_io.protos import dtype_of
 from superopt.optimizer.parallel.execution import Execution, HostMachine, execute
 from superopt.optimizer.parallel.search.subject import Subject, plannable
-from superopt.optimizer.parallel.states import StepLayout, StepStates
 from superopt.optimizer.parallel.strategies.plans import DividedState, PlannedStep
+from superopt.optimizer.parallel.training_plans.states import StepLayout, StepStates
 from superopt.optimizer.training.description import Role
 from superopt.step_options import StepSettings
 

@@ -12,8 +12,8 @@ from superopt.optimizer.fusion.joint.state import Joint
 from superopt.optimizer.fusion.joint.streams import timed
 from superopt.optimizer.parallel.experts import experts
 from superopt.optimizer.parallel.search.mesh import Mesh
-from superopt.optimizer.parallel.sharded_states import DDP
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulator
+from superopt.optimizer.parallel.training_plans.sharded_states import DDP
 from tests.optimizer.parallel.explicit_steps import ExplicitStep, explicit_step
 from tests.optimizer.parallel.networks import devices
 

@@ -9,7 +9,7 @@ from superopt.ir.graph import Graph, Value
 from superopt.ops.activation import Relu
 from superopt.ops.elementwise import Add
 from superopt.ops.matrix import Matmul
-from superopt.optimizer.parallel.cluster import named_cluster
+from superopt.optimizer.parallel.documents.cluster import named_cluster
 from superopt.optimizer.parallel.topology import Cluster, Node
 from tests.optimizer.graphs import Builder
 

@@ -17,7 +17,7 @@ from superopt.ops.base import Operator
 from superopt.ops.elementwise import Add, Identity
 from superopt.ops.matrix import Matmul
 from superopt.ops.shape import Concat, Reshape, Split
-from superopt.optimizer.parallel.cluster import parse_cluster
+from superopt.optimizer.parallel.documents.cluster import parse_cluster
 from superopt.optimizer.parallel.topology import Cluster
 
 

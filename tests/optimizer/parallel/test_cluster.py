@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from superopt.errors import InvalidFileError, InvalidOptionError
-from superopt.optimizer.parallel.cluster import (
+from superopt.optimizer.parallel.collectives import Collectives
+from superopt.optimizer.parallel.communication import CollectiveKind, CollectiveStep
+from superopt.optimizer.parallel.documents.cluster import (
     cluster_names,
     load_cluster,
     named_cluster,
     named_description,
     parse_cluster,
 )
-from superopt.optimizer.parallel.collectives import Collectives
-from superopt.optimizer.parallel.communication import CollectiveKind, CollectiveStep
 from superopt.optimizer.parallel.topology import Link
 from tests.optimizer.parallel.bad_clusters import BAD, GOOD
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from superopt.optimizer.parallel.cluster import parse_cluster
 from superopt.optimizer.parallel.collectives import Collectives
 from superopt.optimizer.parallel.communication import CollectiveKind, CollectiveStep, communication
+from superopt.optimizer.parallel.documents.cluster import parse_cluster
 from superopt.optimizer.parallel.placement import Placement
 from superopt.optimizer.parallel.simulator.exchange import Exchange
 from superopt.optimizer.parallel.topology import Cluster

@@ -12,8 +12,7 @@ from superopt.ops.activation import Relu
 from superopt.ops.convolution import Conv
 from superopt.ops.matrix import Matmul
 from superopt.ops.shape import Reshape
-from superopt.optimizer.parallel.cluster import named_cluster
-from superopt.optimizer.parallel.divided_layers import HYBRID, WEIRD_TRICK, megatron, model_axes
+from superopt.optimizer.parallel.documents.cluster import named_cluster
 from superopt.optimizer.parallel.experts import experts
 from superopt.optimizer.parallel.search.choices import Licence, everything
 from superopt.optimizer.parallel.search.mesh import Mesh
@@ -21,6 +20,12 @@ from superopt.optimizer.parallel.search.subject import Operation
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, simulate
 from superopt.optimizer.parallel.terms import TermDimension
 from superopt.optimizer.parallel.topology import Cluster
+from superopt.optimizer.parallel.training_plans.divided_layers import (
+    HYBRID,
+    WEIRD_TRICK,
+    megatron,
+    model_axes,
+)
 from tests.optimizer.graphs import Builder
 from tests.optimizer.parallel.explicit_steps import ExplicitStep, explicit_step
 from tests.optimizer.parallel.networks import devices, mlp

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from superopt.errors import InvalidFileError, InvalidModelError, SuperoptError
 from superopt.onnx_io import LiftedModel, lift, load_model
 from superopt.optimizer import Options, Pipeline, Request, Result, Simulated, optimize
-from superopt.optimizer.parallel.cluster import parse_cluster
+from superopt.optimizer.parallel.documents.cluster import parse_cluster
 from superopt.optimizer.parallel.topology import Cluster
 
 SOLO = parse_cluster("name: solo\nnodes: [{device: t4}]", "solo")

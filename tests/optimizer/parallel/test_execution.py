@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from superopt.ir.plan import Plan
-from superopt.optimizer.parallel.cluster import parse_cluster
+from superopt.optimizer.parallel.documents.cluster import parse_cluster
 from superopt.optimizer.parallel.execution import Execution, HostMachine, JaxMachine, Machine, execute
 from superopt.optimizer.parallel.execution.machine import A
 from superopt.optimizer.parallel.simulator import ParallelObjective, simulate

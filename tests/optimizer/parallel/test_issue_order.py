@@ -13,11 +13,11 @@ from superopt.errors import InvalidOptionError
 from superopt.ir.plan import Plan
 from superopt.optimizer.fusion.joint.state import Joint
 from superopt.optimizer.fusion.joint.streams import timed
-from superopt.optimizer.parallel.cluster import named_cluster
+from superopt.optimizer.parallel.documents.cluster import named_cluster
 from superopt.optimizer.parallel.experts import experts
 from superopt.optimizer.parallel.search.mesh import Mesh
-from superopt.optimizer.parallel.sharded_states import DDP, SERVERS
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, Simulator
+from superopt.optimizer.parallel.training_plans.sharded_states import DDP, SERVERS
 from tests.optimizer.parallel.explicit_steps import ExplicitStep, explicit_step
 from tests.optimizer.parallel.fusions import problem
 

@@ -21,9 +21,9 @@ from superopt.optimizer.fusion.joint.published import Limits, backtracking
 from superopt.optimizer.fusion.joint.refined import refined
 from superopt.optimizer.fusion.joint.state import Joint
 from superopt.optimizer.fusion.joint.streams import timed
+from superopt.optimizer.parallel.documents.plan_text import plan_from_json, plan_to_json
 from superopt.optimizer.parallel.execution import JaxMachine
 from superopt.optimizer.parallel.execution.executor import Execution, execute
-from superopt.optimizer.parallel.plan_text import plan_from_json, plan_to_json
 from superopt.optimizer.parallel.simulator import Simulation
 from tests.optimizer.parallel.fusions import DEVICES, problem, random_joint, simulator, small_step
 

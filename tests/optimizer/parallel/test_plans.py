@@ -16,7 +16,7 @@ from superopt.ops.activation import Relu
 from superopt.ops.elementwise import Add
 from superopt.ops.matrix import Matmul
 from superopt.optimizer.parallel.cluster_advice import suggest_cluster
-from superopt.optimizer.parallel.plan_text import plan_from_json, plan_to_json
+from superopt.optimizer.parallel.documents.plan_text import plan_from_json, plan_to_json
 from superopt.optimizer.parallel.search.branches import blocks
 from superopt.optimizer.parallel.search.candidates import Origin
 from superopt.optimizer.parallel.search.mcmc import Metropolis

@@ -14,19 +14,19 @@ from superopt.errors import InvalidOptionError
 from superopt.ir.graph import NodeId
 from superopt.ir.plan import Fetch, Parallelism, Plan, Residence
 from superopt.onnx_io import build_model
-from superopt.optimizer.parallel.derived import LayerDivision
 from superopt.optimizer.parallel.experts import ONE_DEVICE, Assignment, assignments, experts
-from superopt.optimizer.parallel.resident_states import prefetched
 from superopt.optimizer.parallel.search.candidates import Origin
 from superopt.optimizer.parallel.search.choices import COPIED
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.planner import Planner
 from superopt.optimizer.parallel.search.subject import Operation
-from superopt.optimizer.parallel.sharded_states import DDP, SERVERS, ZERO_1, ZERO_2, ZERO_3
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, Simulator, simulate
 from superopt.optimizer.parallel.tasks import splits_of
 from superopt.optimizer.parallel.terms import TermDimension
 from superopt.optimizer.parallel.topology import Cluster
+from superopt.optimizer.parallel.training_plans.derived import LayerDivision
+from superopt.optimizer.parallel.training_plans.resident_states import prefetched
+from superopt.optimizer.parallel.training_plans.sharded_states import DDP, SERVERS, ZERO_1, ZERO_2, ZERO_3
 from superopt.optimizer.training.description import Role
 from tests.optimizer.parallel.explicit_steps import ExplicitStep, explicit_step
 from tests.optimizer.parallel.networks import devices, mlp

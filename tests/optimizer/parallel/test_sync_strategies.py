@@ -13,14 +13,14 @@ from superopt import zoo
 from superopt.errors import InvalidOptionError
 from superopt.ir.graph import Graph
 from superopt.ir.plan import Plan
-from superopt.journeys.plannable_steps import network_step
+from superopt.journeys.planning.plannable_steps import network_step
 from superopt.onnx_io import build_model
 from superopt.ops.activation import Relu
 from superopt.ops.convolution import Conv
 from superopt.ops.matrix import Matmul
 from superopt.ops.shape import Reshape
-from superopt.optimizer.parallel.cluster import parse_cluster
 from superopt.optimizer.parallel.communication import CollectiveKind
+from superopt.optimizer.parallel.documents.cluster import parse_cluster
 from superopt.optimizer.parallel.simulator import Simulation
 from superopt.optimizer.parallel.simulator.prices import Prices
 from superopt.optimizer.parallel.strategies.auto import AutoStrategy, Effort, simulated

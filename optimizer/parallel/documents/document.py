@@ -13,7 +13,7 @@ from yaml.events import AliasEvent, CollectionStartEvent, Event, ScalarEvent
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from superopt.errors import InvalidFileError
-from superopt.optimizer.parallel.quantities import Quantity
+from superopt.optimizer.parallel.documents.quantities import Quantity
 
 MAX_CHARACTERS = 2**18
 _MAX_DEPTH = 20

@@ -9,7 +9,7 @@ from superopt import zoo
 from superopt.ir.graph import Graph
 from superopt.journeys.training import train_graph
 from superopt.optimizer.parallel.search.subject import Subject, plannable
-from superopt.optimizer.parallel.states import StepLayout
+from superopt.optimizer.parallel.training_plans.states import StepLayout
 from superopt.step_options import COTANGENTS, StepSettings
 
 

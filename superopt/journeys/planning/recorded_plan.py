@@ -10,16 +10,16 @@ from superopt.axioms import load_axioms
 from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.ir import Graph, Plan
 from superopt.onnx_io import LiftedModel
-from superopt.optimizer.parallel.cluster import named_cluster
+from superopt.optimizer.parallel.documents.cluster import named_cluster
+from superopt.optimizer.parallel.documents.plan_text import plan_from_json
 from superopt.optimizer.parallel.licences import licences_of
-from superopt.optimizer.parallel.plan_text import plan_from_json
 from superopt.optimizer.parallel.search.subject import Subject, plannable
 from superopt.optimizer.parallel.simulator import ParallelObjective
 from superopt.optimizer.parallel.simulator.prices import Prices
-from superopt.optimizer.parallel.states import StepLayout, StepStates
 from superopt.optimizer.parallel.strategies.model import strategy_of
 from superopt.optimizer.parallel.strategies.plans import StrategyPlanner
 from superopt.optimizer.parallel.topology import Cluster
+from superopt.optimizer.parallel.training_plans.states import StepLayout, StepStates
 from superopt.optimizer.pipeline.report import section_of
 from superopt.rewriting import Substitution
 

@@ -17,14 +17,14 @@ from superopt.ir.graph import NodeId, Value
 from superopt.ops.roles import Product
 from superopt.ops.splits import SplitKind
 from superopt.ops.traits import traits
-from superopt.optimizer.parallel.derived import LayerDivision, SampleDivision
-from superopt.optimizer.parallel.row_sums import before_moves, takes_rows
 from superopt.optimizer.parallel.search.choices import ALONE, COPIED, Choice, Licence, is_divisible
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.subject import Operation, Subject
-from superopt.optimizer.parallel.sharded_states import ShardedStates, Sharding
-from superopt.optimizer.parallel.states import StateTensor
 from superopt.optimizer.parallel.tasks import shape_of, tensor_of
+from superopt.optimizer.parallel.training_plans.derived import LayerDivision, SampleDivision
+from superopt.optimizer.parallel.training_plans.row_sums import before_moves, takes_rows
+from superopt.optimizer.parallel.training_plans.sharded_states import ShardedStates, Sharding
+from superopt.optimizer.parallel.training_plans.states import StateTensor
 from superopt.traversal import postorder
 
 WEIRD_TRICK, HYBRID = "one weird trick", "DLRM hybrid"

@@ -17,12 +17,12 @@ from functools import cached_property
 
 from superopt.ir.graph import NodeId
 from superopt.ir.types import TensorType
-from superopt.optimizer.parallel.derived import SampleDivision
 from superopt.optimizer.parallel.search.choices import ALONE, COPIED, Choice, Licence
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.subject import Subject
-from superopt.optimizer.parallel.states import StateTensor, StepStates
 from superopt.optimizer.parallel.tasks import shape_of
+from superopt.optimizer.parallel.training_plans.derived import SampleDivision
+from superopt.optimizer.parallel.training_plans.states import StateTensor, StepStates
 from superopt.traversal import postorder
 
 DDP, ZERO_1, ZERO_2, ZERO_3, SERVERS = "ddp", "zero1", "zero2", "zero3", "ps"

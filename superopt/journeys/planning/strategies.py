@@ -14,7 +14,6 @@ from superopt.optimizer.parallel.licences import by_axioms
 from superopt.optimizer.parallel.search.subject import plannable
 from superopt.optimizer.parallel.simulator import Simulation
 from superopt.optimizer.parallel.simulator.prices import Prices
-from superopt.optimizer.parallel.states import StepLayout
 from superopt.optimizer.parallel.strategies.auto import AutoStrategy, Effort, Found, simulated
 from superopt.optimizer.parallel.strategies.builders import BUILDERS, Setting, build
 from superopt.optimizer.parallel.strategies.model import Strategy, renamed_nodes, strategy_to_text
@@ -22,6 +21,7 @@ from superopt.optimizer.parallel.strategies.plans import StrategyPlanner
 from superopt.optimizer.parallel.strategies.reading import read_strategy
 from superopt.optimizer.parallel.strategies.wire import strategy_to_wire
 from superopt.optimizer.parallel.topology import Cluster
+from superopt.optimizer.parallel.training_plans.states import StepLayout
 
 
 @dataclass(frozen=True)

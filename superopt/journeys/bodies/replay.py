@@ -7,7 +7,7 @@ from typing import cast
 
 from superopt import optimizer
 from superopt.errors import InvalidFileError
-from superopt.journeys.bodies import expanded
+from superopt.journeys.bodies.optimizing import expanded
 from superopt.onnx_io import LoweredModel, SourceModel, lift, lower
 from superopt.onnx_io.bodies.branches import with_known_branches
 from superopt.onnx_io.bodies.rewriting import Body, BodyRewriting

@@ -8,15 +8,15 @@ from types import MappingProxyType
 from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.ir.graph import Input, NodeId
 from superopt.ir.plan import Fetch, Parallelism, Plan, Residence
-from superopt.optimizer.parallel.fetches import resident
-from superopt.optimizer.parallel.kernel_text import kernels_to_json, with_kernels
-from superopt.optimizer.parallel.plan_document import (
+from superopt.optimizer.parallel.documents.kernel_text import kernels_to_json, with_kernels
+from superopt.optimizer.parallel.documents.plan_document import (
     FetchEntry,
     OperatorEntry,
     Parts,
     ResidenceEntry,
     read_document,
 )
+from superopt.optimizer.parallel.fetches import resident
 from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.tasks import sizes_text
 from superopt.optimizer.parallel.terms import admits

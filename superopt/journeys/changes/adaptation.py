@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 
 from superopt.errors import InvalidFileError, InvalidModelError, InvalidOptionError
-from superopt.journeys import freezing
+from superopt.journeys.changes import freezing
 from superopt.journeys.comparing import compared_sources
 from superopt.onnx_io.changes.adapting import at_opset, without_functions
 from superopt.onnx_io.changes.cutting import cut

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from superopt.ir.graph import NodeId
 from superopt.ir.plan import Parallelism
-from superopt.optimizer.parallel.kernel_text import kernels_to_json
+from superopt.optimizer.parallel.documents.kernel_text import kernels_to_json
+from superopt.optimizer.parallel.documents.plan_text import residence_to_json
 from superopt.optimizer.parallel.licences import Licences
-from superopt.optimizer.parallel.plan_text import residence_to_json
 from superopt.optimizer.parallel.search.candidates import SimulatedPlan
 from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.simulator import Simulation

@@ -10,14 +10,14 @@ from typing import cast
 
 from superopt import zoo
 from superopt.errors import InvalidOptionError, UnjudgedError
-from superopt.journeys.plannable_steps import network_step
+from superopt.journeys.planning.plannable_steps import network_step
 from superopt.optimizer.fusion.learned.estimator import KernelEstimator, Origin, read_estimator
 from superopt.optimizer.fusion.learned.fitting import LEAST_KERNELS, fitted_estimator
 from superopt.optimizer.fusion.learned.samples import kernels
 from superopt.optimizer.learning.fitting import Course
 from superopt.optimizer.parallel.execution.kernel_times import KernelTimer, pinned
-from superopt.optimizer.parallel.states import StepStates
 from superopt.optimizer.parallel.tasks import KernelTask
+from superopt.optimizer.parallel.training_plans.states import StepStates
 from superopt.processes.child import ResourceLimits, result_of, run_in_child
 
 STEPS = (
@@ -54,7 +54,7 @@ KERNELS = 3000
 STEPS_OF_TRAINING = 8000
 
 _SECONDS = 4 * 3600.0
-_MEASURE = "superopt.journeys.estimator:measure"
+_MEASURE = "superopt.journeys.planning.estimator:measure"
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from superopt.optimizer.cost.profile import read_profile
 from superopt.optimizer.cost.roofline import recorded_roofline
 from superopt.optimizer.cost.store import MemoryCostStore
 from superopt.optimizer.parallel.communication import CollectiveKind
-from superopt.optimizer.parallel.document import Field, read_document
-from superopt.optimizer.parallel.quantities import Quantity
+from superopt.optimizer.parallel.documents.document import Field, read_document
+from superopt.optimizer.parallel.documents.quantities import Quantity
 from superopt.optimizer.parallel.topology import (
     Channel,
     Cluster,

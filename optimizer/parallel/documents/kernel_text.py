@@ -9,7 +9,7 @@ from types import MappingProxyType
 from superopt.errors import InvalidFileError
 from superopt.ir.graph import NodeId, Value
 from superopt.ir.plan import FusionGroup, Plan
-from superopt.optimizer.parallel.plan_document import KernelsEntry
+from superopt.optimizer.parallel.documents.plan_document import KernelsEntry
 from superopt.optimizer.parallel.search.subject import Subject
 
 

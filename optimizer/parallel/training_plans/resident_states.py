@@ -22,7 +22,7 @@ from superopt.optimizer.parallel.search.carried import tensor_bytes
 from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.simulator import Simulation
 from superopt.optimizer.parallel.simulator.residents import ResidentFetch
-from superopt.optimizer.parallel.states import StateTensor
+from superopt.optimizer.parallel.training_plans.states import StateTensor
 
 _TOGETHER = 8
 """Readers that are at most so many operators apart share one fetch."""

@@ -13,8 +13,8 @@ import yaml
 
 from superopt.errors import InvalidOptionError, UnjudgedError
 from superopt.files import write_atomically
-from superopt.optimizer.parallel.cluster import MAX_DEVICES, MEASURED_KINDS
 from superopt.optimizer.parallel.communication import CollectiveKind
+from superopt.optimizer.parallel.documents.cluster import MAX_DEVICES, MEASURED_KINDS
 from superopt.optimizer.parallel.execution.collective_times import LEAST_BYTES, DevicePeaks
 from superopt.optimizer.parallel.execution.jax_devices import VIRTUAL_DEVICES
 from superopt.optimizer.parallel.linear_fit import LinearFit, Sample, fitted

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from superopt.optimizer.parallel.cluster import load_cluster, named_cluster, named_description, parse_cluster
+from superopt.optimizer.parallel.documents.cluster import (
+    load_cluster,
+    named_cluster,
+    named_description,
+    parse_cluster,
+)
 from superopt.optimizer.parallel.topology import Cluster
 
 

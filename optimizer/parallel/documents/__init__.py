@@ -1,0 +1,1 @@
+"""Clusters and plans as YAML and JSON, read and written."""

@@ -1,0 +1,1 @@
+"""The bodies of If, Loop and Scan: described, optimised, replayed."""

@@ -1,0 +1,1 @@
+"""What is done to a model before and after a search: adapted, frozen, converted, arranged for its memory."""

@@ -1,0 +1,1 @@
+"""Plans for clusters: what they are made of, for and from."""
