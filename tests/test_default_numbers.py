@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from superopt.journeys import optimize_job, supervision
-from superopt.journeys.bodies import optimizing as bodies
+from superopt.journeys.bodies import optimizing
 from superopt.journeys.changes import conversions
 from superopt.optimizer.check import distance, error_baseline, guesses, interval, latency
 from superopt.optimizer.pipeline import measured, original, schedule, simulated
@@ -52,7 +52,7 @@ def percent(share: float) -> str:
         f"where the search has found a speed-up below {math.exp(schedule._LARGE_GAIN):.2f} and",
         f"more if {schedule._LEAST_ROUNDS} rounds take",
         f"less than {percent(schedule._LEAST_SEARCH_SHARE)} is left for the search",
-        f"at most {percent(bodies._MOST)} of the budget, in proportion to their nodes",
+        f"at most {percent(optimizing._MOST)} of the budget, in proportion to their nodes",
         f"| {percent(conversions._SHARE)} of the budget for each kind |",
         f"within `--alpha` ({DEFAULTS.alpha})",
         f"after {DEFAULTS.patience} candidates without a better one",

@@ -20,7 +20,7 @@ from superopt.cli.commands import service
 from superopt.cli.main import run
 from superopt.equations import parse_equation
 from superopt.errors import MissingServiceError
-from superopt.optimizer.cost.runtime import session as runtime
+from superopt.optimizer.cost.runtime import session
 from superopt.optimizer.cost.runtime.installation import BOTH_RUNTIMES, has_both_runtimes
 from superopt.server.page import routes
 from superopt.substitution_db.store.remote import RemoteStore
@@ -178,7 +178,7 @@ def test_both_runtimes_together_are_named_where_the_device_is_missing(
     monkeypatch.syspath_prepend(tmp_path)
     assert has_both_runtimes()
     with pytest.raises(MissingServiceError, match=re.escape(BOTH_RUNTIMES)):
-        runtime._require(runtime.Provider.CUDA, ["CPUExecutionProvider"])
+        session._require(session.Provider.CUDA, ["CPUExecutionProvider"])
 
 
 def test_without_the_second_prover_most_is_proved_and_the_rest_says_why(

@@ -108,6 +108,19 @@ def slices(
     return tuple(found)
 
 
+def sliced(
+    attributes: Attributes,
+    x: Tensor,
+    starts: Array,
+    ends: Array,
+    axes: Array | None = None,
+    steps: Array | None = None,
+) -> Tensor:
+    """The part of a tensor that Slice cuts."""
+    del attributes
+    return x[slices(x.ndim, starts, ends, axes, steps)]
+
+
 def part_sizes(length: int, count: int, sizes: Array | None) -> tuple[int, ...]:
     """The sizes into which Split divides an axis."""
     return integers(sizes) if sizes is not None else (length // count,) * count
@@ -124,5 +137,6 @@ __all__ = [
     "integers",
     "part_sizes",
     "reshaped_to",
+    "sliced",
     "slices",
 ]

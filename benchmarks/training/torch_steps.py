@@ -19,7 +19,7 @@ from benchmarks.training.graph import (
     integers,
     part_sizes,
     reshaped_to,
-    slices,
+    sliced,
 )
 
 
@@ -121,18 +121,6 @@ def _mean(attributes: Attributes, x: Tensor, axes: Array | None = None) -> Tenso
     return x.mean(axes_of(attributes, axes), keepdim=bool(attributes.get("keepdims", 1)))
 
 
-def _slice(
-    attributes: Attributes,
-    x: Tensor,
-    starts: Array,
-    ends: Array,
-    axes: Array | None = None,
-    steps: Array | None = None,
-) -> Tensor:
-    del attributes
-    return x[slices(x.ndim, starts, ends, axes, steps)]
-
-
 def _split(attributes: Attributes, x: Tensor, sizes: Array | None = None) -> tuple[Tensor, ...]:
     axis = attributes.get("axis", 0)
     sizes = attributes.get("split", sizes)
@@ -174,7 +162,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "Relu": lambda _, x: functional.relu(x),
     "Reshape": lambda _, x, shape: x.reshape(reshaped_to(x.shape, shape)),
     "Sigmoid": lambda _, x: torch.sigmoid(x),
-    "Slice": _slice,
+    "Slice": sliced,
     "Softmax": lambda own, x: functional.softmax(x, own.get("axis", -1)),
     "Split": _split,
     "Sqrt": lambda _, x: torch.sqrt(x),

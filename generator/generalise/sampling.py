@@ -158,21 +158,22 @@ class Sampler:
 
     def differs_in_type(self, equation: Equation, shapes: Shapes, attributes: Attributes) -> bool:
         """Whether the sides have types for variables of these shapes, of known sizes and not the same."""
-        given = {name: TensorType(ElementType.FLOAT, shape) for name, shape in shapes.items()}
-        found: list[tuple[TensorType, ...]] = []
-        for side in (equation.left, equation.right):
-            try:
-                typing = infer_terms(side, given, attributes)
-            except IllTypedError:
-                return False
-            found.append(tuple([typing.types[term] for term in side]))
-        return found[0] != found[1] and not any(type_.symbols for types in found for type_ in types)
+        try:
+            types = infer_terms((*equation.left, *equation.right), _types(shapes), attributes).types
+        except IllTypedError:
+            return False
+        pairs = [
+            (types[left], types[right]) for left, right in zip(equation.left, equation.right, strict=True)
+        ]
+        return any(left != right for left, right in pairs) and not any(
+            a.symbols or b.symbols for a, b in pairs
+        )
 
     def shape_of(self, term: Term, shapes: Shapes) -> tuple[int, ...] | None:
         """The shape of a term for variables of these shapes; None where that depends on a cut, or where it is
         divided: variables are in one piece."""
         try:
-            typing = infer_terms((term,), {n: TensorType(ElementType.FLOAT, s) for n, s in shapes.items()})
+            typing = infer_terms((term,), _types(shapes))
         except IllTypedError:
             return None
         if is_divided((typing.types[term],)):
@@ -267,6 +268,10 @@ class Sampler:
         except IllTypedError:
             return None
         return all(self._values.equal(values[left], values[right]) for left, right in program.outputs)
+
+
+def _types(shapes: Shapes) -> Types:
+    return {name: TensorType(ElementType.FLOAT, shape) for name, shape in shapes.items()}
 
 
 def compares_groups(equation: Equation) -> bool:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
@@ -29,6 +30,9 @@ from superopt.optimizer.cost.runtime.session import Array, LoadedModel, Port, Ru
 
 _REPEAT_SHARE = 0.1
 """Maximum difference between two runs of one model, as a share of the floor."""
+
+_Outputs: TypeAlias = "tuple[object, ...] | RuntimeRefusedError"
+"""The outputs of a model on a sample, or why it does not run on it."""
 
 _LOOK_SHARE = 0.05
 """Share of the remaining time spent on double-precision runs that are only needed for the report."""
@@ -179,14 +183,14 @@ class _Check:
     def _is_late(self) -> bool:
         return time.monotonic() >= self._reference.sampling.deadline
 
-    def _runs(self) -> Iterator[tuple[Sample, tuple[object, ...] | RuntimeRefusedError]]:
-        """The samples, with the outputs of the other model or why it does not run on one."""
+    def _runs(self) -> Iterator[tuple[Sample, _Outputs]]:
+        """The samples, with what the other model gives for them."""
         runs = ((sample, self._run(sample)) for sample in self._reference.samples())
         if not self._closes:
             yield from runs
             return
         until = (time.monotonic() + self._reference.sampling.deadline) / 2
-        done: list[tuple[Sample, tuple[object, ...] | RuntimeRefusedError]] = []
+        done: list[tuple[Sample, _Outputs]] = []
         for run in runs:
             done.append(run)
             if time.monotonic() >= until:
@@ -194,13 +198,13 @@ class _Check:
         self._other.close()
         yield from done
 
-    def _run(self, sample: Sample) -> tuple[object, ...] | RuntimeRefusedError:
+    def _run(self, sample: Sample) -> _Outputs:
         try:
             return self._other.run(sample.feeds)
         except RuntimeRefusedError as error:
             return error
 
-    def _judged(self, sample: Sample, outputs: tuple[object, ...] | RuntimeRefusedError) -> Agreement:
+    def _judged(self, sample: Sample, outputs: _Outputs) -> Agreement:
         if isinstance(outputs, RuntimeRefusedError):
             return disagreement(str(outputs))
         names = self._reference.names

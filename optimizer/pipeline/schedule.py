@@ -20,8 +20,8 @@ _SHORT = 1.0
 """Seconds; shorter judgements are made regardless of the budget."""
 
 _CHECK_RUNS, _CHECK_LOADS = 8, 1
-"""Number of runs and loads in a check: a rewritten model is loaded once and run on samples, some of them
-larger."""
+"""Number of runs and loads in a check: a rewritten model is loaded and run on samples, some of them larger. A
+second load, for the list of its kernels, is made only of models that load quickly."""
 
 _ROUND_RUNS, _ROUND_LOADS = 8, 2
 """Number of runs and loads in a round: both models are loaded, run once to warm up, and several times for

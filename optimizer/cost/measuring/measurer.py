@@ -124,7 +124,7 @@ class Measurer:
                 if found is not None:
                     return found
                 alone = (self._profiled if is_image else self._clocked)(kernel, model, loaded)
-            if alone.microseconds >= _LONG or len(model) > _ALONE_BYTES:
+            if alone.microseconds >= _LONG or _is_large(model):
                 return Measurement(max(alone.microseconds, LEAST_MICROSECONDS), alone.blocked, form=form)
             return dataclasses.replace(self._in_copies(kernel, model, alone), form=form)
         except (RuntimeRefusedError, UnsupportedError):
@@ -140,7 +140,7 @@ class Measurer:
             if is_image:
                 model = with_blocked_inputs(model, _blocked_inputs(kernel))
             without = _WITHOUT if is_image else ()
-            if len(model) > _ALONE_BYTES:
+            if _is_large(model):
                 yield LoadedModel(model, self._threads, profile, self._provider, without), ""
                 return
             loaded, executes = load_and_list(
@@ -247,7 +247,12 @@ class Measurer:
 
 def _long(model: bytes, empty: float) -> float:
     """The microseconds of a run from which on the kernel is timed alone."""
-    return 0.0 if len(model) > _ALONE_BYTES else _LONG + empty
+    return 0.0 if _is_large(model) else _LONG + empty
+
+
+def _is_large(model: bytes) -> bool:
+    """Whether copies of the kernel would fill the memory."""
+    return len(model) > _ALONE_BYTES
 
 
 def _total(run: Sequence[KernelTime]) -> float:
