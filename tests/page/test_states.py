@@ -64,6 +64,7 @@ def test_everything_is_reached_by_the_keyboard(page: Page) -> None:
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
     page.keyboard.press("Enter")
+    expect(page.locator("#main")).to_be_focused()
     page.keyboard.press("Tab")
     expect(page.get_by_label("Drop a model, or choose files")).to_be_focused()
     page.keyboard.press("Tab")
@@ -81,6 +82,32 @@ def test_everything_is_reached_by_the_keyboard(page: Page) -> None:
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Library")).to_be_focused()
     expect(library).to_have_attribute("aria-current", "page")
+
+
+def test_a_link_to_a_part_of_the_page_keeps_what_was_filled_in(page: Page, model: Path) -> None:
+    page.goto("/")
+    page.get_by_label("Drop a model, or choose files").set_input_files(model)
+    page.get_by_role("link", name="Skip to content").press("Enter")
+    expect(page.locator("#main")).to_be_focused()
+    expect(page.get_by_role("button", name=f"Remove {model.name}")).to_be_visible()
+    page.go_back()
+    expect(page).to_have_url(re.compile("/$"))
+    expect(page.get_by_role("button", name=f"Remove {model.name}")).to_be_visible()
+    page.get_by_role("link", name="Library").click()
+    expect(page.get_by_role("heading", name="Library")).to_be_focused()
+    page.go_back()
+    expect(page.get_by_role("heading", name="Optimise a model")).to_be_visible()
+
+
+def test_a_link_within_the_documentation_opens_its_schema(page: Page) -> None:
+    page.goto("/docs")
+    first = page.locator("details.operation", has=page.locator('a[href^="#schema-"]')).first
+    first.locator("summary").click()
+    link = first.locator('a[href^="#schema-"]').first
+    name = (link.get_attribute("href") or "").removeprefix("#")
+    link.click()
+    expect(page.locator(f"details#{name}")).to_have_attribute("open", "")
+    expect(first).to_have_attribute("open", "")
 
 
 def test_an_advanced_option_that_is_wrong_is_unfolded(page: Page, model: Path) -> None:

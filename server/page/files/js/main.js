@@ -25,6 +25,10 @@ const ROUTES = [
 
 const main = document.getElementById("main");
 let leaving = new AbortController();
+let shown = null;
+
+/** An address without the part of the page that it names. */
+const viewOf = ({ pathname, search }) => pathname + search;
 
 /** Shows another address. */
 export function navigate(address, { replace = false } = {}) {
@@ -36,6 +40,7 @@ async function render(isMove) {
   leaving.abort();
   leaving = new AbortController();
   const { signal } = leaving;
+  shown = viewOf(location);
   const [found, name, view] = match(location.pathname);
   for (const link of document.querySelectorAll("[data-nav]")) {
     if (link.dataset.nav === name) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
@@ -50,9 +55,9 @@ async function render(isMove) {
   try {
     show(main, root);
     if (isMove) scrollTo(0, 0);
-    const shown = view(context);
+    const ready = view(context);
     if (isMove) keepFocus(root, signal);
-    await shown;
+    await ready;
   } catch (error) {
     if (signal.aborted || error.name === "AbortError") return;
     show(main, root);
@@ -90,10 +95,11 @@ document.addEventListener("click", (event) => {
   if (!link || event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
   if (link.target || link.hasAttribute("download") || link.origin !== location.origin) return;
   if (!ROUTES.some(([pattern]) => pattern.test(link.pathname))) return;
+  if (link.hash && viewOf(link) === shown) return; // A part of this page: the browser goes there, and what people filled in stays.
   event.preventDefault();
   if (link.href !== location.href) navigate(link.href); else render(false);
 });
-addEventListener("popstate", () => render(false));
+addEventListener("popstate", () => { if (viewOf(location) !== shown) render(false); });
 addEventListener("superopt-back", () => { if (main.querySelector("[data-failed]")) render(false); });
 for (const kind of ["dragover", "drop"]) addEventListener(kind, (event) => event.preventDefault());
 
