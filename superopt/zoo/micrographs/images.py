@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import onnx
 
-from superopt.zoo.micrographs.sketch import Micrograph, Sketch, drawn, kernel, padded, pair
+from superopt.zoo.micrographs.sketch import Array, Micrograph, Sketch, drawn, kernel, padded, pair
 
 
 def _composed_points(*, composed: bool) -> onnx.ModelProto:
@@ -300,6 +300,25 @@ def _shifted_gate(*, in_one_layout: bool) -> onnx.ModelProto:
     return sketch.model((sketch.conv(x, kernel("deep", 128, 1, 3), groups=128), (1, 128, 40, 80)))
 
 
+def _columns(*, turned: bool) -> onnx.ModelProto:
+    """A kernel of one column, as in networks for sound that are written as image networks."""
+    sketch = Sketch()
+    x = sketch.input(1, 128, 128, 1)
+    weights = drawn("w", 64, 128, 64, 1, fan_in=128 * 64)
+    if turned:
+        row = sketch.node("Reshape", [x, sketch.weight(np.asarray([1, 128, 1, 128]))])
+        row = _same(sketch, row, np.ascontiguousarray(weights.swapaxes(2, 3)))
+        result = sketch.node("Reshape", [row, sketch.weight(np.asarray([1, 64, 128, 1]))])
+    else:
+        result = _same(sketch, x, weights)
+    return sketch.model((result, (1, 64, 128, 1)))
+
+
+def _same(sketch: Sketch, x: str, weights: Array) -> str:
+    inputs = [x, sketch.weight(weights)]
+    return sketch.node("Conv", inputs, kernel_shape=weights.shape[2:], auto_pad="SAME_UPPER")
+
+
 WITH_HEADROOM: Mapping[str, Micrograph] = {
     "two 1x1 convolutions": pair(_composed_points, "composed"),
     "1x1 convolution, then every second pixel": pair(_subsampled, "strided"),
@@ -316,6 +335,7 @@ WITH_HEADROOM: Mapping[str, Micrograph] = {
     "softmax over channels": pair(_channel_shares, "in_parts"),
     "mish": pair(_mish, "in_parts"),
     "a vector added between convolutions": pair(_shifted_gate, "in_one_layout"),
+    "convolution along columns": pair(_columns, "turned"),
 }
 
 WITHOUT_HEADROOM: Mapping[str, Micrograph] = {
