@@ -69,7 +69,8 @@ def product_algorithm(rows: int, inner: int, columns: int) -> ProductAlgorithm:
 
 
 @cache
-def fastest_product() -> ProductAlgorithm:
-    """The algorithm for 2x2x2 with the fewest additions."""
-    found = products((2, 2, 2), target=7)[-1].algorithm
+def product_with_shared_sums() -> ProductAlgorithm:
+    """An algorithm for 2x2x2 with 11 additions, as few as a search over many seeds finds; this seed finds it
+    at once."""
+    found = products((2, 2, 2), target=7, seed=17, walks=1)[0].algorithm
     return _matrix(found.left), _matrix(found.right), _matrix(found.result)

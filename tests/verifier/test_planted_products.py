@@ -24,7 +24,7 @@ from superopt.ops.bilinear_product import BilinearMatmul, ProductTransform
 from superopt.ops.filter_algorithms import Matrices
 from superopt.ops.product_algorithms import STRASSEN, ProductAlgorithm
 from superopt.verifier import Status, verify
-from tests.ops.algorithms import fastest_product, product_algorithm
+from tests.ops.algorithms import product_algorithm, product_with_shared_sums
 from tests.verifier.test_planted_bilinear import CHANGES, balanced
 
 SIZES = ((2, 2, 2), (1, 2, 1), (2, 1, 3), (1, 2, 2), (2, 2, 1))
@@ -127,7 +127,7 @@ def test_no_wrong_algorithm_is_an_operator_of_a_graph(kind: str) -> None:
 def test_right_algorithms_are_verified() -> None:
     for given in (
         STRASSEN,
-        fastest_product(),
+        product_with_shared_sums(),
         balanced(random.Random(0), STRASSEN),
         product_algorithm(2, 1, 3),
     ):

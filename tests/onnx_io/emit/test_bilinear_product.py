@@ -20,7 +20,7 @@ from superopt.ops.bilinear_product import BilinearMatmul, ProductTransform
 from superopt.ops.matrix import Matmul
 from superopt.ops.product_algorithms import DOT, STRASSEN, ProductAlgorithm
 from tests.onnx_io.kit import operators, session
-from tests.ops.algorithms import fastest_product, product_algorithm
+from tests.ops.algorithms import product_algorithm, product_with_shared_sums
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class Case:
         return build_model(editor.build(), self.weights, self.opset)
 
 
-MATRIX = Case("matrix", (8, 12), 10, fastest_product())
-SEQUENCE = Case("sequence", (3, 8, 12), 10, fastest_product())
+MATRIX = Case("matrix", (8, 12), 10, product_with_shared_sums())
+SEQUENCE = Case("sequence", (3, 8, 12), 10, product_with_shared_sums())
 CASES = (
     MATRIX,
     SEQUENCE,
