@@ -8,6 +8,7 @@ and with values derived from them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
@@ -165,11 +166,11 @@ def _calculated_values(
     """Yield numbers for the names, such that the results are other numbers among these, and conditions on
     them are ``given`` or hold."""
     results = _calculated(axiom)
-    known = frozenset(numbers)
+    tables = [_results(result, numbers) for result in results]
     for chosen in product(numbers, repeat=len(names)):
         values = dict(zip(names, chosen, strict=True))
-        found = _results(results, values)
-        if found is None or not known.issuperset(found):
+        found = [table.get(tuple(values[name] for name in own)) for own, table in tables]
+        if None in found:
             continue
         if any(number in chosen for number in found) or (results and not _IDENTITIES.isdisjoint(chosen)):
             continue
@@ -187,12 +188,19 @@ def _is_met(condition: Condition, values: Mapping[str, Number], given: Sequence[
     return holds(condition, {}, values)
 
 
-def _results(expressions: Iterable[NumberExpression], values: Mapping[str, Number]) -> list[Number] | None:
-    """Return the values of the expressions; None if one divides by 0."""
-    try:
-        return [cast("Number", substituted_number(each, values)) for each in expressions]
-    except IllTypedError:
-        return None
+def _results(
+    expression: NumberExpression, numbers: Sequence[Number]
+) -> tuple[tuple[str, ...], Mapping[tuple[Number, ...], Number]]:
+    """Return the names in an expression, and its results that are among the numbers, by values of these
+    names among the numbers. An axiom has more names than each of its expressions."""
+    names, known = tuple(sorted(names_of(expression))), frozenset(numbers)
+    found: dict[tuple[Number, ...], Number] = {}
+    for chosen in product(numbers, repeat=len(names)):
+        with suppress(IllTypedError):  # it divides by 0
+            result = cast("Number", substituted_number(expression, dict(zip(names, chosen, strict=True))))
+            if result in known:
+                found[chosen] = result
+    return names, found
 
 
 def _computed_names(axiom: Equation) -> tuple[str, ...]:
