@@ -183,7 +183,7 @@ class _Trial:
         refused = Conversion(candidate.kind, candidate.variant, accepted=False, why="", nodes=candidate.nodes)
         try:
             loaded = LoadedModel(candidate.content, self.options.threads or physical_cores())
-            equivalence = check_equivalence(self.references[candidate.kind], loaded)
+            equivalence = check_equivalence(self.references[candidate.kind], loaded, closes=True)
             if not equivalence.passed:
                 return replace(refused, why=f"not equal: {equivalence.why}"), accepted
             model = _lowered(candidate, accepted.model)

@@ -160,7 +160,7 @@ class _Trial:
             model = arrangement.applied_to(found.model)
             resident = self._resident(model)
         file = runnable(model, self.directory)
-        equivalence = check_equivalence(self.reference, LoadedModel(file, self.threads))
+        equivalence = check_equivalence(self.reference, LoadedModel(file, self.threads), closes=True)
         if not equivalence.passed:
             return _unplanned(found, limit, f"the arranged model is not equal: {equivalence.why}")
         summary = _summary(arrangement, before, resident, found.report.returned)
