@@ -18,7 +18,7 @@ def test_a_model_is_dropped_and_its_report_is_read(
         address = submitted()
         expect(page.get_by_role("heading", name="branches.onnx")).to_be_visible()
         expect(page.get_by_text("Best predicted cost")).to_be_visible()
-        expect(page.locator(".why")).to_contain_text("Equal, and measured", timeout=120_000)
+        expect(page.locator(".why")).to_contain_text("Equal, and measured", timeout=60_000)
         expect(page.locator(".headline")).to_contain_text("as fast as the original")
     expect(page).to_have_title("branches.onnx · superopt")
     applied = page.locator("#applied")

@@ -165,14 +165,13 @@ def _calculated_values(
 ) -> Iterator[_Values]:
     """Yield numbers for the names, such that the results are other numbers among these, and conditions on
     them are ``given`` or hold."""
-    results = _calculated(axiom)
-    tables = [_results(result, numbers) for result in results]
+    tables = [_results(number, numbers) for number in _calculated(axiom)]
     for chosen in product(numbers, repeat=len(names)):
         values = dict(zip(names, chosen, strict=True))
         found = [table.get(tuple(values[name] for name in own)) for own, table in tables]
         if None in found:
             continue
-        if any(number in chosen for number in found) or (results and not _IDENTITIES.isdisjoint(chosen)):
+        if any(number in chosen for number in found) or (tables and not _IDENTITIES.isdisjoint(chosen)):
             continue
         if all(_is_met(condition, values, given) for condition in axiom.conditions):
             yield tuple(sorted(values.items()))
@@ -192,7 +191,7 @@ def _results(
     expression: NumberExpression, numbers: Sequence[Number]
 ) -> tuple[tuple[str, ...], Mapping[tuple[Number, ...], Number]]:
     """Return the names in an expression, and its results that are among the numbers, by values of these
-    names among the numbers. An axiom has more names than each of its expressions."""
+    names among the numbers. An axiom may have more names than each of its expressions."""
     names, known = tuple(sorted(names_of(expression))), frozenset(numbers)
     found: dict[tuple[Number, ...], Number] = {}
     for chosen in product(numbers, repeat=len(names)):
