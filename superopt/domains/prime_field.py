@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from superopt.domains.base import Array, Domain, Rearrangement
 from superopt.domains.floats import FloatDomain, quotients
+from superopt.domains.modular import inverse, power
 
 EXPONENT_PRIME = 1073741789
 MODULUS = 2147483579
@@ -31,6 +32,7 @@ DERIVED = -1
 """Marks a derived exponent, which is a hash of the residue."""
 
 _TERMS_PER_PRODUCT = 1 << 15
+_DIGIT_BITS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +138,10 @@ class PrimeFieldDomain(Domain[FieldArray]):
 
     def reciprocal(self, array: FieldArray) -> FieldArray:
         """Modular inverses; 0 for 0."""
-        exponent = _inverse(np.maximum(array.exponent, 0), EXPONENT_PRIME)
+        exponent = inverse(np.maximum(array.exponent, 0), EXPONENT_PRIME)
         if _has_derived(array):
             exponent[array.exponent < 0] = DERIVED
-        return FieldArray(_inverse(array.residue, MODULUS), exponent, self._floats.reciprocal(array.shadow))
+        return FieldArray(inverse(array.residue, MODULUS), exponent, self._floats.reciprocal(array.shadow))
 
     def maximum(self, left: FieldArray, right: FieldArray) -> FieldArray:
         """The argument whose shadow is larger."""
@@ -166,11 +168,11 @@ class PrimeFieldDomain(Domain[FieldArray]):
         exponent = array.exponent
         if _has_derived(array):
             exponent = np.where(exponent < 0, _hashed(array.residue, "exp") % EXPONENT_PRIME, exponent)
-        return _derived(_power(np.int64(BASE), exponent, MODULUS), self._floats.exp(array.shadow))
+        return _derived(_powers_of_base(exponent), self._floats.exp(array.shadow))
 
     def sqrt(self, array: FieldArray) -> FieldArray:
         """x^((p+1)/4): multiplicative, and a square root of every square, up to sign."""
-        residue = _power(array.residue, np.int64((MODULUS + 1) // 4), MODULUS)
+        residue = power(array.residue, (MODULUS + 1) // 4, MODULUS)
         return _derived(residue, self._floats.sqrt(np.abs(array.shadow)))
 
     def apply(self, function: str, array: FieldArray, parameters: tuple[Fraction, ...] = ()) -> FieldArray:
@@ -229,30 +231,32 @@ def _rational(value: Fraction) -> FieldArray:
 
 
 def _quotients(numerators: Array, denominators: Array, modulus: int) -> npt.NDArray[np.int64]:
-    return _multiply(numerators % modulus, _inverse(denominators % modulus, modulus), modulus)
+    if (denominators == 1).all():
+        return np.asarray(numerators, np.int64) % modulus
+    return _multiply(numerators % modulus, inverse(denominators % modulus, modulus), modulus)
 
 
 def _multiply(left: Array, right: Array, modulus: int) -> npt.NDArray[np.int64]:
     return np.asarray(left, np.int64) * np.asarray(right, np.int64) % modulus
 
 
-def _power(
-    base: npt.NDArray[np.int64] | np.int64, exponent: Array | np.int64, modulus: int
-) -> npt.NDArray[np.int64]:
-    """Elementwise modular power by repeated squaring."""
-    shape = np.broadcast_shapes(np.shape(base), np.shape(exponent))
-    square = np.broadcast_to(np.asarray(base, np.int64), shape).copy()
-    remaining = np.broadcast_to(np.asarray(exponent, np.int64), shape).copy()
-    result = np.ones(shape, np.int64)
-    while remaining.any():
-        result = np.where(remaining & 1, result * square % modulus, result)
-        square = square * square % modulus
-        remaining >>= 1
+@lru_cache(maxsize=1)
+def _powers_by_digit() -> tuple[npt.NDArray[np.int64], ...]:
+    """BASE to the power of every value of each digit of an exponent."""
+    digits = np.arange(1 << _DIGIT_BITS)
+    return tuple(
+        np.array([pow(BASE, int(digit) << shift, MODULUS) for digit in digits])
+        for shift in range(0, EXPONENT_PRIME.bit_length(), _DIGIT_BITS)
+    )
+
+
+def _powers_of_base(exponents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """BASE to the power of each exponent below EXPONENT_PRIME, as a product over its digits."""
+    result = np.ones(exponents.shape, np.int64)
+    for place, powers in enumerate(_powers_by_digit()):
+        digits = (exponents >> (place * _DIGIT_BITS)) & ((1 << _DIGIT_BITS) - 1)
+        result = result * powers[digits] % MODULUS
     return result
-
-
-def _inverse(values: Array, modulus: int) -> npt.NDArray[np.int64]:
-    return _power(np.asarray(values, np.int64), np.int64(modulus - 2), modulus)
 
 
 def _key(key: str) -> int:
