@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib.stride_tricks import sliding_window_view
+from numpy.lib.stride_tricks import as_strided
 
 from superopt.errors import InvalidOptionError, MissingServiceError
 
@@ -158,13 +158,29 @@ def windows(
     """[..., h, w] -> [..., rows, columns, kernel rows, kernel columns]; a view where possible."""
     extents = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
     if _is_of_numpy(array):
-        views = sliding_window_view(array, extents, axis=(-2, -1))
-        return views[..., :: stride[0], :: stride[1], :: dilation[0], :: dilation[1]]
+        return _strided_windows(array, kernel, stride, dilation, extents)
     last = [size - extent + 1 for size, extent in zip(array.shape[-2:], extents, strict=True)]
     rows = [slice(k * dilation[0], k * dilation[0] + last[0], stride[0]) for k in range(kernel[0])]
     columns = [slice(k * dilation[1], k * dilation[1] + last[1], stride[1]) for k in range(kernel[1])]
     stack = namespace(array).stack
     return stack([stack([array[..., r, c] for c in columns], axis=-1) for r in rows], axis=-2)
+
+
+def _strided_windows(
+    array: Array,
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
+    extents: list[int],
+) -> Array:
+    """A read-only view, several times as fast to make as one by ``sliding_window_view``."""
+    sizes = array.shape[-2:]
+    if any(extent > size for size, extent in zip(sizes, extents, strict=True)):
+        raise ValueError(f"expected windows of at most {sizes}, got {tuple(extents)}")
+    positions = [(size - e) // s + 1 for size, e, s in zip(sizes, extents, stride, strict=True)]
+    *outer, row, column = array.strides
+    steps = (row * stride[0], column * stride[1], row * dilation[0], column * dilation[1])
+    return as_strided(array, (*array.shape[:-2], *positions, *kernel), (*outer, *steps), writeable=False)
 
 
 def _of_rank(array: Array, rank: int) -> Array:

@@ -107,10 +107,11 @@ class TensorType:
         return TensorType(self.element, shape)
 
     def substitute(self, assignment: Assignment) -> TensorType:
-        """The type with symbols replaced by the assignment."""
-        if not assignment:
-            return self
-        return TensorType(self.element, tuple(substitute(d, assignment) for d in self.shape))
+        """The type with symbols replaced by the assignment; itself if none of them occurs."""
+        for size in self.shape:
+            if not isinstance(size, int) and not size.symbols.isdisjoint(assignment):
+                return TensorType(self.element, tuple([substitute(d, assignment) for d in self.shape]))
+        return self
 
     def __str__(self) -> str:
         name = _SHORT_NAMES.get(self.element, self.element.lower())
