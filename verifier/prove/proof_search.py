@@ -26,7 +26,7 @@ from superopt.verifier.certificates.definedness import why_undefined
 from superopt.verifier.prove import cvc5_prover, solver
 from superopt.verifier.prove.chain import ChainChecker, instances_of
 from superopt.verifier.prove.explanation import explain
-from superopt.verifier.prove.smtlib import relevant
+from superopt.verifier.prove.smtlib import Relevance
 from superopt.verifier.prove.solver import Answer, AxiomInstance, GroundSteps, SolverLimits, Strategy, least
 from superopt.verifier.prove.specialisation import specialised
 
@@ -134,8 +134,9 @@ def prove(
         return Proof(proved=True, steps=(), reason="", milliseconds=0.0)
     reason = "no instance to check a proof under"
     asked: set[tuple[Question, tuple[Equation, ...], SolverLimits]] = set()
+    relevance = Relevance(axioms, goal)
     for rounds, question, prover, most in _ATTEMPTS if instances else ():
-        usable = relevant(axioms, goal, rounds)
+        usable = relevance.within(rounds)
         own = least(limits, most)
         if (question, usable, own) in asked:
             continue

@@ -7,7 +7,7 @@ Attribute variables of the goal are constants about which nothing is known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeVar, cast
@@ -85,6 +85,13 @@ class Vocabulary:
     constants: dict[str, AttributeTerm] = field(default_factory=dict[str, AttributeTerm])
     sorts: dict[str, str] = field(default_factory=dict[str, str])
     tensors: dict[str, str] = field(default_factory=dict[str, str])
+
+    def include(self, other: Vocabulary) -> None:
+        """Add the symbols of another vocabulary."""
+        self.functions |= other.functions
+        self.constants |= other.constants
+        self.sorts |= other.sorts
+        self.tensors |= other.tensors
 
     def declarations(self) -> Iterator[str]:
         """Yield the declarations of all symbols."""
@@ -167,6 +174,15 @@ def axiom_command(axiom: Equation, vocabulary: Vocabulary) -> str:
     side. An axiom without such a side has a joint pattern of all sides. The law that joined parts can be
     separated again is triggered wherever parts are joined.
     """
+    command, symbols = _axiom_command(axiom)
+    vocabulary.include(symbols)
+    return command
+
+
+@lru_cache(maxsize=8192)
+def _axiom_command(axiom: Equation) -> tuple[str, Vocabulary]:
+    """Return the command and the vocabulary of its symbols."""
+    vocabulary = Vocabulary()
     sides = axiom.terms
     sorts = _sorts_of_variables(sides)
     names = [f"(|?{name}| {sorts[name]})" for name in sorted(sorts)]
@@ -177,9 +193,9 @@ def axiom_command(axiom: Equation, vocabulary: Vocabulary) -> str:
     ]
     body = equalities[0] if len(equalities) == 1 else f"(and {' '.join(equalities)})"
     if not names:
-        return f"(assert (! {body} :named |{axiom.name}|))"
+        return f"(assert (! {body} :named |{axiom.name}|))", vocabulary
     patterns = " ".join(f":pattern ({' '.join(pattern)})" for pattern in _patterns(axiom, vocabulary))
-    return f"(assert (forall ({' '.join(names)}) (! {body} {patterns} :qid |{axiom.name}|)))"
+    return f"(assert (forall ({' '.join(names)}) (! {body} {patterns} :qid |{axiom.name}|)))", vocabulary
 
 
 def quantified_names(axiom: Equation) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -228,19 +244,32 @@ def relevant(axioms: Sequence[Equation], goal: Equation, rounds: int) -> tuple[E
     If the goal divides no tensor, neither do these axioms. If it has no operator that only rules introduce,
     neither do they.
     """
-    known = _operators(goal.left) | _operators(goal.right)
-    known |= {_TAKING_APART[operator] for operator in known if operator in _TAKING_APART}
-    for special in (_divides, _is_from_rules):
-        if not special(known):
-            axioms = [a for a in axioms if not special(_operators(a.left) | _operators(a.right))]
-    sides = [(_operators(axiom.left), _operators(axiom.right)) for axiom in axioms]
-    for _ in range(rounds):
-        known = known.union(
-            *(left | right for left, right in sides if (left and left <= known) or (right and right <= known))
-        )
-    return tuple(
-        a for a, (left, right) in zip(axioms, sides, strict=True) if left <= known and right <= known
-    )
+    return Relevance(axioms, goal).within(rounds)
+
+
+class Relevance:
+    """``relevant`` for one goal and any number of rounds."""
+
+    def __init__(self, axioms: Sequence[Equation], goal: Equation) -> None:
+        known = _operators(goal.left) | _operators(goal.right)
+        known |= {_TAKING_APART[operator] for operator in known if operator in _TAKING_APART}
+        absent = [special for special in (_divides, _is_from_rules) if not special(known)]
+        sides = ((axiom, _operators(axiom.left), _operators(axiom.right)) for axiom in axioms)
+        self._sides = [each for each in sides if not any(special(each[1] | each[2]) for special in absent)]
+        self._known = [known]
+
+    def within(self, rounds: int) -> tuple[Equation, ...]:
+        """Return the axioms about operators known after this many rounds."""
+        while len(self._known) <= rounds:
+            known = self._known[-1]
+            found = (
+                left | right
+                for _, left, right in self._sides
+                if (left and left <= known) or (right and right <= known)
+            )
+            self._known.append(known.union(*found))
+        known = self._known[rounds]
+        return tuple(axiom for axiom, left, right in self._sides if left <= known and right <= known)
 
 
 @lru_cache(maxsize=65536)
@@ -248,11 +277,13 @@ def _operators(terms: tuple[Term, ...]) -> frozenset[str]:
     return frozenset(term.operator for term in applications(*terms))
 
 
-def _divides(operators: Iterable[str]) -> bool:
+@lru_cache(maxsize=8192)
+def _divides(operators: frozenset[str]) -> bool:
     return any(issubclass(OPERATORS[name], ParallelOperator) for name in operators)
 
 
-def _is_from_rules(operators: Iterable[str]) -> bool:
+@lru_cache(maxsize=8192)
+def _is_from_rules(operators: frozenset[str]) -> bool:
     return any(OPERATORS[name].from_rules for name in operators)
 
 
