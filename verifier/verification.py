@@ -34,6 +34,8 @@ MOST_BOUNDED = 4
 _MANY_CASES = "to find all cases takes more than"
 """A part of the reason for which a form with too many cases is unproved."""
 
+_NOT_VALIDATED = "not validated"
+
 
 def verify(equation: Equation, axioms: AxiomSet, *, options: Options | None = None) -> Verdict:
     """Return ``decide``, challenged: what is proved is evaluated on instances that nobody can predict."""
@@ -103,7 +105,7 @@ def _most_general(
         equation, verdict = _decided_in_cases(most_general, axioms, quick)
         if verdict.status is Status.VERIFIED:
             return equation, verdict
-        unproved += [equation] if verdict.status is Status.UNPROVED else []
+        unproved += [equation] if _may_need_patience(verdict) else []
     of_special = decide(special, axioms, options=patient)
     proved = of_special.status is Status.VERIFIED
     for equation, own in (*((e, patient) for e in unproved if proved), *((e, quick) for e in general[1:])):
@@ -112,6 +114,11 @@ def _most_general(
             if verdict.status is Status.VERIFIED:
                 return equation, verdict
     return special, of_special
+
+
+def _may_need_patience(verdict: Verdict) -> bool:
+    """Whether a longer search for a proof may change the verdict."""
+    return verdict.status is Status.UNPROVED and not verdict.reason.startswith(_NOT_VALIDATED)
 
 
 def _decided_in_cases(equation: Equation, axioms: AxiomSet, options: Options) -> tuple[Equation, Verdict]:
@@ -169,7 +176,7 @@ def _verify(goal: Goal) -> Verdict:
         return _without_proof(Status.UNPROVED, reason=found.reason, milliseconds=found.proof.milliseconds)
     validation = validate_on(goal.sampler, max(1, goal.options.instances_to_validate), refutation.instances)
     if validation.failure is not None:
-        reason = f"not validated: {validation.failure}"
+        reason = f"{_NOT_VALIDATED}: {validation.failure}"
         return _without_proof(Status.UNPROVED, reason=reason, milliseconds=found.proof.milliseconds)
     return _verified(goal, found.proof, found.certificate, validation.validated)
 

@@ -23,7 +23,8 @@ from superopt.instances.instance import Instance
 from superopt.verifier.adjoints.pairing import sides
 from superopt.verifier.prove.solver import SolverLimits
 
-LIMITS = SolverLimits(milliseconds=5_000, resources=1_000_000)
+LIMITS = SolverLimits(resources=1_000_000)
+_MILLISECONDS = 5_000
 Expression = Any  # z3 has no types
 
 
@@ -72,7 +73,7 @@ def _are_zero(
     differences: list[Expression], domain: SymbolicDomain, context: z3.Context, limits: SolverLimits
 ) -> bool:
     solver = z3.Solver(ctx=context)
-    solver.set(timeout=limits.milliseconds, rlimit=limits.resources, max_memory=limits.megabytes)
+    solver.set(timeout=_MILLISECONDS, rlimit=limits.resources, max_memory=limits.megabytes)
     solver.add(*domain.facts, *domain.needs, *domain.definitions)
     zero = z3.RealVal(0, context)
     solver.add(z3.Or(*(difference != zero for difference in differences)))

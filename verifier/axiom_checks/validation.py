@@ -311,9 +311,9 @@ def _definedness_code() -> str:
 
 @cache
 def _symbolic_code() -> str:
-    return code_lines(
-        resources.files("superopt.verifier.refute").joinpath("validation.py").read_text("utf-8")
-    )
+    package = resources.files("superopt.verifier.refute")
+    names = ("validation.py", "real_solver.py")
+    return content_key(code_lines(package.joinpath(name).read_text("utf-8")) for name in names)
 
 
 def _estimated_cost(axiom: Equation) -> int:

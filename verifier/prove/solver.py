@@ -36,10 +36,8 @@ class SolverLimits:
     """Limits of one solver query. ``resources`` is Z3's deterministic unit, about 2 million per second.
     Matching can run for minutes without checking it, so the number of axiom instances is limited as well.
 
-    No query is limited by time, so that its answer is the same on every machine. ``milliseconds`` has no
-    effect; without it the hash of the checker, and so every stored proof, would be stale."""
+    No query is limited by time, so that its answer is the same on every machine."""
 
-    milliseconds: int = 20_000
     resources: int = 12_000_000
     megabytes: int = 1500
     instances: int = 3_000

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
+import z3
 
-import superopt.z3_without_timeouts as z3
 from superopt.domains.symbolic import SymbolicDomain
 from superopt.errors import SuperoptError
 from superopt.instances.instance import Instance
@@ -24,7 +24,7 @@ from superopt.ir.numbers import AttributeVariable
 from superopt.ir.terms import Direction, Equation, Term, Variable
 from superopt.ops.terms import application
 from superopt.rewriting.evaluation import evaluate_terms
-from superopt.verifier.prove.solver import SolverLimits
+from superopt.verifier.refute.real_solver import EQUAL, UNDECIDED, why_not_zero
 from superopt.verifier.seeds import seed_of
 
 SMALL_ELEMENTS = 40
@@ -33,9 +33,7 @@ LARGER_ELEMENTS = 200
 LARGEST_ELEMENTS = 1200
 _SMALL_SIZE = 4
 SCHEMES = 24
-LIMITS = SolverLimits(resources=3_000_000)
 DIFFERENT = ("different values", "different types")
-UNDECIDED = "undecided"
 _TRIES = 3
 Expression = Any  # z3 has no types
 
@@ -91,7 +89,7 @@ def _validated_on(sampler: InstanceSampler, instances: int, known: Sequence[Inst
         instance, outcome = chosen, check_symbolically(equation, chosen)
         if outcome.startswith(UNDECIDED):
             instance, outcome = _smaller(sampler) or (instance, outcome)
-        if outcome == "equal":
+        if outcome == EQUAL:
             validated.append(str(instance))
         else:
             undecided = f"{instance}: {outcome}"
@@ -170,7 +168,7 @@ def small_instances(
     yield from spare[: count - len(seen)]
 
 
-def check_symbolically(equation: Equation, instance: Instance, limits: SolverLimits = LIMITS) -> str:
+def check_symbolically(equation: Equation, instance: Instance) -> str:
     """Return ``equal``, ``different types``, or the solver's answer.
 
     Values are compared where no divisor of the left side is 0, or of either side if the equation claims both
@@ -201,31 +199,10 @@ def check_symbolically(equation: Equation, instance: Instance, limits: SolverLim
             elif difference.numerator_as_long() != 0:
                 return "different values"
     if not open_questions:
-        return "equal"
+        return EQUAL
     sources = [of_left] if equation.direction is Direction.FORWARD else [of_left, domain.needs]
     facts = [*domain.facts, *([z3.Or([z3.And(needs) for needs in sources])] if all(sources) else [])]
-    zero = z3.RealVal(0, context)
-    different = [difference != zero for difference in open_questions]
-    answer = _ask(different, facts, context, limits)
-    if answer == "equal" or not domain.definitions:
-        return answer
-    return _ask(different, [*facts, *domain.definitions], context, limits)
-
-
-def _ask(
-    differences: list[Expression], facts: list[Expression], context: Expression, limits: SolverLimits
-) -> str:
-    solver = z3.Solver(ctx=context)
-    solver.set(timeout=limits.milliseconds, rlimit=limits.resources, max_memory=limits.megabytes)
-    solver.add(*facts)
-    solver.add(z3.Or(*differences))
-    try:
-        answer = solver.check()
-    except z3.Z3Exception as error:
-        return f"the solver failed: {error}"
-    if answer == z3.unsat:
-        return "equal"
-    return "not shown equal" if answer == z3.sat else f"{UNDECIDED}: {solver.reason_unknown()}"
+    return why_not_zero(open_questions, facts, domain.definitions, context)
 
 
 def _real(value: object, context: Expression) -> Expression:
