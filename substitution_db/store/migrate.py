@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,6 @@ from superopt.errors import InvalidFileError, MissingServiceError
 from superopt.substitution_db.store.engine import Transactions
 
 if TYPE_CHECKING:  # imported only if a migration is needed, because every command opens a database
-    from alembic.config import Config
     from alembic.script import ScriptDirectory
 
 REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010")
@@ -110,18 +110,20 @@ def _step(transactions: Transactions) -> _Step:
 
 
 def _migrate(connection: Connection, before: str | None) -> None:
-    from alembic import command
-    from alembic.util.exc import CommandError
+    """Runs the migration after that revision."""
+    from alembic.operations import Operations
+    from alembic.runtime.migration import MigrationContext
 
-    configuration = _configuration()
-    configuration.attributes["connection"] = connection
-    try:
-        command.upgrade(configuration, "+1")
-    except CommandError as error:
+    if before is not None and before not in REVISIONS:
         raise InvalidFileError(
             f"the database is at revision {before}, unknown to this superopt (at {HEAD}); "
             "use the newer superopt that made it"
-        ) from error
+        )
+    after = REVISIONS[0 if before is None else REVISIONS.index(before) + 1]
+    context = MigrationContext.configure(connection)
+    with Operations.context(context):
+        scripts().get_revision(after).module.upgrade()
+    context.stamp(scripts(), after)
 
 
 def _waited_for_a_lock(error: MissingServiceError) -> bool:
@@ -129,17 +131,13 @@ def _waited_for_a_lock(error: MissingServiceError) -> bool:
     return isinstance(cause, DBAPIError) and getattr(cause.orig, "sqlstate", None) in _LOCKED
 
 
+@cache
 def scripts() -> ScriptDirectory:
     """The migrations in this package."""
-    from alembic.script import ScriptDirectory
-
-    return ScriptDirectory.from_config(_configuration())
-
-
-def _configuration() -> Config:
     from alembic.config import Config
+    from alembic.script import ScriptDirectory
 
     configuration = Config()
     location = str(Path(__file__).parent / "migrations")
     configuration.set_main_option("script_location", location.replace("%", "%%"))
-    return configuration
+    return ScriptDirectory.from_config(configuration)
