@@ -1,7 +1,9 @@
 """What all tests rely on."""
 
+import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,10 +16,20 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # as in the product: some t
 
 os.environ["SUPEROPT_PROGRESS_SECONDS"] = "0"  # what commands print does not depend on how long they take
 
+# Bytecode is written whatever the environment says: hundreds of tests start interpreters that read it.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # A shell ignores interrupts for what it runs in the background, and children would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 BACKENDS = ("sqlite", "postgresql")
+
+
+def pytest_collection_finish() -> None:
+    """Keeps the tests themselves out of every garbage collection that follows."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
