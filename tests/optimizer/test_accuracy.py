@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,7 @@ from superopt.rewriting import Substitution, substitutions_of
 from tests.optimizer.conftest import MemoryCostStore
 
 
+@cache
 def rules_of(outputs: int, axes: int) -> tuple[Substitution, ...]:
     """The rules for F(outputs, 3) along columns, or along rows and columns."""
     *_, both = found = list(filter_rules(replace(filters(outputs, 3)[0], amplification=1.0)))
