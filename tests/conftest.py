@@ -2,13 +2,16 @@
 
 import gc
 import os
+import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from superopt.substitution_db import open_database
+from superopt.substitution_db.rules.shipped import SHIPPED_LIBRARY
 from tests import machine
 from tests.postgres import PostgresServer, programs
 
@@ -24,6 +27,9 @@ sys.dont_write_bytecode = False
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 BACKENDS = ("sqlite", "postgresql")
+
+WithLibrary = Callable[[Path], str]
+"""Puts a database with the shipped library at a path, and gives its URL."""
 
 
 def pytest_collection_finish() -> None:
@@ -47,6 +53,18 @@ def postgres() -> Iterator[PostgresServer]:
     server = PostgresServer(binaries)
     yield server
     server.remove()
+
+
+@pytest.fixture(scope="session")
+def with_library(tmp_path_factory: pytest.TempPathFactory) -> WithLibrary:
+    """Copies a database that was filled once, as every new one is."""
+    filled = tmp_path_factory.mktemp("filled") / "rules.db"
+    open_database(f"sqlite:///{filled}", library=SHIPPED_LIBRARY).close()
+
+    def copied(path: Path) -> str:
+        return f"sqlite:///{shutil.copy(filled, path)}"
+
+    return copied
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from superopt.cli.main import run
 from superopt.journeys.library.gallery import library_page
 from superopt.journeys.library.operators import operators_page
 from superopt.substitution_db.rules.shipped import SHIPPED_LIBRARY
+from tests.conftest import WithLibrary
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("docs/equations.md", "docs/proof.md", "docs/ci.md", "docs/own-rules.md")
@@ -46,11 +47,12 @@ def test_an_example_prints_what_the_page_says(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
+    with_library: WithLibrary,
 ) -> None:
     words = shlex.split(command, comments=True)
     assert words[0] == "superopt", page
     monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("SUPEROPT_DATABASE_URL", f"sqlite:///{tmp_path / 'rules.db'}")
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", with_library(tmp_path / "rules.db"))
     run(words[1:])
     assert _without_times(capsys.readouterr().out) == _without_times(output)
 

@@ -9,6 +9,7 @@ import pytest
 
 import superopt
 from superopt.zoo import datasets
+from tests.conftest import WithLibrary
 from tests.onnx_io.kit import session
 
 PAGE = (Path(__file__).parent.parent / "docs" / "python.md").read_text(encoding="utf-8")
@@ -16,9 +17,13 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 TORCH = "import torch"
 
 
+@pytest.fixture(autouse=True)
+def _own_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_library: WithLibrary) -> None:
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", with_library(tmp_path / "rules.db"))
+
+
 def run_examples(examples: list[str], directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(directory)
-    monkeypatch.setenv("SUPEROPT_DATABASE_URL", f"sqlite:///{directory / 'rules.db'}")
     program = "\n".join(examples).replace("budget=60", "budget=10, max_candidates=20")
     exec(compile(program, "docs/python.md", "exec"), {})
 

@@ -14,6 +14,7 @@ import onnx
 import pytest
 
 from superopt import zoo
+from tests.conftest import WithLibrary
 from tests.e2e.conftest import serving
 
 ROOT = Path(__file__).parent.parent
@@ -23,7 +24,7 @@ OCR_MODELS = ROOT / "build" / "real" / "rapidocr-onnxruntime" / "rapidocr_onnxru
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
+def environment(tmp_path: Path, with_library: WithLibrary) -> dict[str, str]:
     """Commands find this Python's superopt, and a database of their own."""
     commands = tmp_path / "commands"
     commands.mkdir()
@@ -34,7 +35,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
         **os.environ,
         "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", ""))),
-        "SUPEROPT_DATABASE_URL": f"sqlite:///{tmp_path / 'superopt.db'}",
+        "SUPEROPT_DATABASE_URL": with_library(tmp_path / "superopt.db"),
     }
 
 

@@ -25,6 +25,7 @@ from superopt.onnx_io.files import source
 from superopt.onnx_io.lowering import models
 from superopt.optimizer.pipeline.judge import Compared, Equality
 from superopt.server.worker import work
+from tests.conftest import WithLibrary
 
 
 @pytest.fixture
@@ -48,10 +49,10 @@ def model(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("candidates", [50, 0])
 def test_it_comes_out_as_one_file(
-    model: Path, candidates: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Path, candidates: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_library: WithLibrary
 ) -> None:
     monkeypatch.setattr(optimize_job, "_LARGE", 1 << 12)
-    database = f"sqlite:///{tmp_path / 'superopt.db'}"
+    database = with_library(tmp_path / "superopt.db")
     options: dict[str, object] = {"objective": "flops", "budget": 120.0, "max_candidates": candidates}
     arguments: dict[str, object] = {
         "model": str(model),
@@ -76,14 +77,14 @@ def test_it_comes_out_as_one_file(
 
 
 def test_a_recorded_plan_fits_the_model_whose_weights_are_moved(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_library: WithLibrary
 ) -> None:
     monkeypatch.setattr(optimize_job, "_LARGE", 1 << 12)
     arguments: dict[str, object] = {
         "model": str(model),
         "output": None,
         "options": {"objective": "latency", "budget": 60.0, "max_candidates": 0},
-        "database": f"sqlite:///{tmp_path / 'superopt.db'}",
+        "database": with_library(tmp_path / "superopt.db"),
         "started": None,
         "machine": "4x-t4",
     }
@@ -151,7 +152,7 @@ CLUSTER = "name: pair\nnodes: [{devices: 2, device: t4, link: {bandwidth: 300 GB
 
 @pytest.mark.parametrize("is_for_cluster", [False, True])
 def test_a_job_loads_a_model_once_and_writes_the_bytes_that_it_judged(
-    *, is_for_cluster: bool, model: Path, tmp_path: Path, counts: Counts
+    *, is_for_cluster: bool, model: Path, tmp_path: Path, counts: Counts, with_library: WithLibrary
 ) -> None:
     directory = tmp_path / "job"
     (directory / "input").mkdir(parents=True)
@@ -164,7 +165,7 @@ def test_a_job_loads_a_model_once_and_writes_the_bytes_that_it_judged(
         "directory": str(directory),
         "model_name": "net.onnx",
         "options": options,
-        "database_url": f"sqlite:///{tmp_path / 'superopt.db'}",
+        "database_url": with_library(tmp_path / "superopt.db"),
         "max_model_nodes": 10,
         "optimize_file": "tests.test_optimize_job:optimize_here",
     }

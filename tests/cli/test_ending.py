@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import WithLibrary
 from tests.onnx_io.kit import model, node, value
 
 _PROGRAM = """
@@ -31,6 +32,11 @@ main(sys.argv[2:])
 IN_PROCESS, COMPARING = "superopt.journeys.in_process", "superopt.journeys.comparing"
 
 
+@pytest.fixture(autouse=True)
+def _own_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_library: WithLibrary) -> None:
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", with_library(tmp_path / "superopt.db"))
+
+
 @contextmanager
 def waiting(command: str, models: int, waits_in: str, tmp_path: Path) -> Generator[subprocess.Popen[str]]:
     """A command that waits in a function; its temporary files are in the directory ``scratch``."""
@@ -42,7 +48,6 @@ def waiting(command: str, models: int, waits_in: str, tmp_path: Path) -> Generat
         **os.environ,
         "TMPDIR": str(scratch),
         "PYTHONPATH": os.pathsep.join(sys.path),
-        "SUPEROPT_DATABASE_URL": f"sqlite:///{tmp_path / 'superopt.db'}",
     }
     arguments = [sys.executable, "-c", _PROGRAM, waits_in, command, *[str(path)] * models]
     with subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, text=True) as running:

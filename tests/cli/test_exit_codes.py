@@ -13,6 +13,7 @@ import pytest
 from superopt.cli.main import run
 from superopt.journeys import in_process
 from tests.cli.test_ending import IN_PROCESS, waiting
+from tests.conftest import WithLibrary
 from tests.onnx_io.kit import model, node, value
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "exit-codes.md"
@@ -33,9 +34,11 @@ def _documented() -> set[int]:
 
 
 @pytest.fixture
-def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
+def words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_library: WithLibrary
+) -> Callable[[str], list[str]]:
     """What stands for the names in a command."""
-    monkeypatch.setenv("SUPEROPT_DATABASE_URL", f"sqlite:///{tmp_path / 'superopt.db'}")
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", with_library(tmp_path / "superopt.db"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     for name in ("Relu", "Neg"):
         made = model([node(name, "x", "y")], [value("x", [4, 4])], [value("y", [4, 4])])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from superopt.cli.main import run
+from tests.conftest import WithLibrary
 from tests.onnx_io.kit import model, node, value
 
 ROWS, BIAS = np.ones((2, 4), np.float32), np.ones(4, np.float32)
@@ -65,8 +66,8 @@ CASES: Mapping[str, tuple[Writer, str]] = {
 
 
 @pytest.fixture
-def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SUPEROPT_DATABASE_URL", f"sqlite:///{tmp_path / 'superopt.db'}")
+def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_library: WithLibrary) -> Path:
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", with_library(tmp_path / "superopt.db"))
     path = tmp_path / "net.onnx"
     ports = [value("x", ["batch", 4]), value("b", [4])], [value("y", ["batch", 4])]
     path.write_bytes(model([node("Add", "x b", "y")], *ports).SerializeToString())

@@ -11,10 +11,13 @@ import onnx
 import pytest
 
 from superopt.cli.main import run
+from tests.conftest import WithLibrary
 from tests.onnx_io.kit import graph, model, node, tensor, value, weight
 
 
-def test_open_dimensions_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_open_dimensions_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], with_library: WithLibrary
+) -> None:
     path = tmp_path / "lines.onnx"
     made = model(
         [node("Conv", "x w", "c"), node("Relu", "c", "y")],
@@ -23,7 +26,7 @@ def test_open_dimensions_are_named(tmp_path: Path, capsys: pytest.CaptureFixture
         [weight("w", 4, 3, 1, 1)],
     )
     path.write_bytes(made.SerializeToString())
-    database = ["--database", f"sqlite:///{tmp_path / 'rules.db'}"]
+    database = ["--database", with_library(tmp_path / "rules.db")]
     assert run(["inspect", str(path), *database]) == 0
     shown = capsys.readouterr().out
     assert f"superopt optimize {path} -o OUT --dim batch=1 --dim x.2=224 --dim x.3=224\n" in shown
@@ -39,7 +42,7 @@ def test_open_dimensions_are_named(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_a_model_that_does_not_run_is_described_all_the_same(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], with_library: WithLibrary
 ) -> None:
     path = tmp_path / "never.onnx"
     made = model(
@@ -47,7 +50,7 @@ def test_a_model_that_does_not_run_is_described_all_the_same(
         [tensor("shape", [7, 11], np.int64)],
     )  # fmt: skip
     path.write_bytes(made.SerializeToString())
-    assert run(["inspect", str(path), "--database", f"sqlite:///{tmp_path / 'rules.db'}"]) == 0
+    assert run(["inspect", str(path), "--database", with_library(tmp_path / "rules.db")]) == 0
     assert "; the model was not found to run at these sizes; " in capsys.readouterr().out
 
 
@@ -66,7 +69,7 @@ def test_compared_models_have_sizes(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_proposed_sizes_are_ones_that_the_model_runs_at(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], with_library: WithLibrary
 ) -> None:
     path = tmp_path / "sound.onnx"
     made = model(
@@ -76,12 +79,12 @@ def test_proposed_sizes_are_ones_that_the_model_runs_at(
         [weight("w", 512, 3), tensor("shape", [-1, 512], np.int64)],
     )
     path.write_bytes(made.SerializeToString())
-    assert run(["inspect", str(path), "--database", f"sqlite:///{tmp_path / 'rules.db'}"]) == 0
+    assert run(["inspect", str(path), "--database", with_library(tmp_path / "rules.db")]) == 0
     assert "--dim batch=1 --dim samples=512\n" in capsys.readouterr().out
 
 
 def test_weights_in_attributes_and_bodies_are_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], with_library: WithLibrary
 ) -> None:
     """A thousand numbers each: an initialiser, a constant in a branch, the coefficients of a regressor."""
     path = tmp_path / "branches.onnx"
@@ -103,5 +106,5 @@ def test_weights_in_attributes_and_bodies_are_counted(
         domains={"ai.onnx.ml": 3},
     )
     path.write_bytes(made.SerializeToString())
-    assert run(["inspect", str(path), "--json", "--database", f"sqlite:///{tmp_path / 'rules.db'}"]) == 0
+    assert run(["inspect", str(path), "--json", "--database", with_library(tmp_path / "rules.db")]) == 0
     assert json.loads(capsys.readouterr().out)["weight_bytes"] == 4 * (4 * 1000 + 1)

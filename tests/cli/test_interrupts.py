@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from superopt.cli.progress import LINE_SECONDS
+from tests.conftest import WithLibrary
 from tests.onnx_io.kit import model, node, value, weight
 
 _PRODUCTS = 7
@@ -51,6 +52,11 @@ class Run:
         return self.process.returncode, out, err
 
 
+@pytest.fixture(autouse=True)
+def _own_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_library: WithLibrary) -> None:
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", with_library(tmp_path / "superopt.db"))
+
+
 @contextmanager
 def _searching(tmp_path: Path, *options: str) -> Generator[Run]:
     """The command on a model with a large gain, found soon, and a search that does not end by itself."""
@@ -73,7 +79,6 @@ def _searching(tmp_path: Path, *options: str) -> Generator[Run]:
         "TMPDIR": str(scratch),
         LINE_SECONDS: "0.1",
         "PYTHONPATH": os.pathsep.join(sys.path),
-        "SUPEROPT_DATABASE_URL": f"sqlite:///{tmp_path / 'superopt.db'}",
     }
     arguments = ["optimize", str(path), "-o", str(results / "o.onnx"), "--report", str(results / "r.json")]
     with subprocess.Popen(

@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from superopt.cli.main import run
+from tests.conftest import WithLibrary
 from tests.onnx_io.kit import model, node, value
 
 QUICK = ("--budget", "30", "--max-candidates", "1", "--objective", "flops", "--threads", "1")
 
 
 @pytest.fixture
-def relu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SUPEROPT_DATABASE_URL", f"sqlite:///{tmp_path / 'superopt.db'}")
+def relu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_library: WithLibrary) -> Path:
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", with_library(tmp_path / "superopt.db"))
     path = tmp_path / "relu.onnx"
     made = model([node("Relu", "x", "y")], [value("x", [4, 4])], [value("y", [4, 4])])
     path.write_bytes(made.SerializeToString())

@@ -17,6 +17,7 @@ from superopt.substitution_db import open_database
 from tests.conformance.backend import Level, Suite, Transform
 from tests.conformance.rewriting import Optimised, Rewritten
 from tests.conformance.whole import Whole
+from tests.conftest import WithLibrary
 from tests.onnx_io import forcing
 from tests.samples import sample
 
@@ -48,9 +49,9 @@ def baseline(suite: Suite) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
-def rules(tmp_path_factory: pytest.TempPathFactory) -> tuple[Substitution, ...]:
+def rules(tmp_path_factory: pytest.TempPathFactory, with_library: WithLibrary) -> tuple[Substitution, ...]:
     """The substitutions of the shipped library."""
-    with open_database(str(tmp_path_factory.mktemp("library") / "rules.db")) as database:
+    with open_database(with_library(tmp_path_factory.mktemp("library") / "rules.db")) as database:
         found = verified_substitutions(database)
     assert found, "no rule of the shipped library is verified under the present sources"
     return found

@@ -8,14 +8,15 @@ import pytest
 from superopt.journeys.in_process import verified_substitutions
 from superopt.optimizer.search import RuleSet
 from superopt.substitution_db import open_database
+from tests.conftest import WithLibrary
 from tests.fuzz.bodies import difference, feeds_of, random_body_model, rewritten_at_whim
 
 SEEDS = range(40)
 
 
 @pytest.fixture(scope="module")
-def rules(tmp_path_factory: pytest.TempPathFactory) -> RuleSet:
-    with open_database(f"sqlite:///{tmp_path_factory.mktemp('bodies') / 'rules.db'}") as opened:
+def rules(tmp_path_factory: pytest.TempPathFactory, with_library: WithLibrary) -> RuleSet:
+    with open_database(with_library(tmp_path_factory.mktemp("bodies") / "rules.db")) as opened:
         return RuleSet(verified_substitutions(opened))
 
 

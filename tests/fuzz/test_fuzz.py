@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from tests.conftest import WithLibrary
 from tests.fuzz.journey import tried
 
 SEEDS = range(10_000, 10_060)
 
 
 @pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return f"sqlite:///{tmp_path_factory.mktemp('fuzz') / 'rules.db'}"
+def database(tmp_path_factory: pytest.TempPathFactory, with_library: WithLibrary) -> str:
+    return with_library(tmp_path_factory.mktemp("fuzz") / "rules.db")
 
 
 def test_models_rewritten_by_random_prices_compute_the_same(database: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from superopt.journeys.replay import replay
 from superopt.onnx_io import SourceModel
 from superopt.onnx_io.changes.adapting import adapted
 from superopt.onnx_io.node_building import copy_of
+from tests.conftest import WithLibrary
 from tests.onnx_io.kit import assert_same_results, operators, weight
 
 QUICK = ("--budget", "60", "--max-candidates", "20", "--objective", "flops", "--threads", "1")
@@ -42,8 +44,8 @@ soft (s) => (t) { t = Sigmoid(s) }
 
 
 @pytest.fixture
-def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SUPEROPT_DATABASE_URL", f"sqlite:///{tmp_path / 'superopt.db'}")
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_library: WithLibrary) -> Path:
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", with_library(tmp_path / "superopt.db"))
     path = tmp_path / "chain.onnx"
     model = parser.parse_model(CHAIN)
     model.graph.initializer.extend([weight("v", 8, 64), weight("w", 64, 4)])
@@ -119,7 +121,7 @@ def test_a_model_with_large_weights_is_changed_too(
         "model": str(path),
         "output": None,
         "options": {"objective": "flops", "max_candidates": 0, "inline_functions": True, "opset": 17},
-        "database": f"sqlite:///{tmp_path / 'superopt.db'}",
+        "database": os.environ["SUPEROPT_DATABASE_URL"],
         "started": None,
     }
     result = optimize_job.optimized(arguments, lambda _: None)

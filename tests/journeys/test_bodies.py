@@ -23,6 +23,7 @@ from superopt.onnx_io import load_model
 from superopt.onnx_io.bodies.rewriting import places
 from superopt.optimizer.pipeline.report import Report
 from superopt.substitution_db import RuleStatus, open_database
+from tests.conftest import WithLibrary
 from tests.journeys.planted_rule import plant
 from tests.onnx_io.kit import run as outputs_of
 
@@ -75,10 +76,10 @@ def write_model(path: Path, *last: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def done(tmp_path_factory: pytest.TempPathFactory, with_library: WithLibrary) -> tuple[Path, str]:
     """The directory of a job, with its model, result and report, and the database."""
     directory = tmp_path_factory.mktemp("bodies")
-    database = f"sqlite:///{directory / 'rules.db'}"
+    database = with_library(directory / "rules.db")
     model = write_model(directory / "model.onnx", "Tanh")
     arguments = ["optimize", str(model), "-o", str(directory / "out.onnx"), "--database", database]
     assert (

@@ -18,6 +18,7 @@ from superopt.journeys.in_process import check
 from superopt.onnx_io import LoweredModel, load_model
 from superopt.optimizer.conversion import FLOAT16, FUSED, candidates
 from superopt.options import Options
+from tests.conftest import WithLibrary
 from tests.onnx_io.kit import feeds, model, node, operators, value, weight
 from tests.onnx_io.kit import run as outputs_of
 
@@ -25,8 +26,8 @@ QUICK = ("--budget", "60", "--max-candidates", "0", "--threads", "1")
 
 
 @pytest.fixture
-def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SUPEROPT_DATABASE_URL", f"sqlite:///{tmp_path / 'superopt.db'}")
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_library: WithLibrary) -> Path:
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", with_library(tmp_path / "superopt.db"))
     return tmp_path / "model.onnx"
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from superopt.journeys.replay import replay
 from superopt.onnx_io import load_model
 from superopt.onnx_io.changes.freezing import frozen_sizes
 from superopt.options import Options
+from tests.conftest import WithLibrary
 from tests.onnx_io.kit import assert_same_results, model, node, operators, tensor, value, weight
 
 QUICK = ("--budget", "60", "--max-candidates", "20", "--objective", "flops", "--threads", "1")
@@ -45,8 +47,8 @@ HEADS = model(
 
 
 @pytest.fixture
-def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SUPEROPT_DATABASE_URL", f"sqlite:///{tmp_path / 'superopt.db'}")
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_library: WithLibrary) -> Path:
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", with_library(tmp_path / "superopt.db"))
     path = tmp_path / "heads.onnx"
     path.write_bytes(HEADS.SerializeToString())
     return path
@@ -147,7 +149,7 @@ def test_a_model_with_large_weights_is_frozen_too(
         "model": str(path),
         "output": None,
         "options": {**options, "freeze": {"n": 3, "t": 16}},
-        "database": f"sqlite:///{tmp_path / 'superopt.db'}",
+        "database": os.environ["SUPEROPT_DATABASE_URL"],
         "started": None,
     }
     result = optimize_job.optimized(arguments, lambda _: None)

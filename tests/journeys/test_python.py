@@ -18,6 +18,7 @@ import pytest
 import superopt
 from superopt.errors import InvalidFileError, InvalidOptionError, SuperoptError
 from superopt.optimizer.pipeline.report import CostSummary, LatencySummary
+from tests.conftest import WithLibrary
 from tests.onnx_io.kit import assert_same_results, model, node, value, weight
 
 MODEL = model(
@@ -50,8 +51,8 @@ ANGRY = "<script>alert(1)</script>.onnx"
 
 
 @pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return f"sqlite:///{tmp_path_factory.mktemp('rules') / 'rules.db'}"
+def database(tmp_path_factory: pytest.TempPathFactory, with_library: WithLibrary) -> str:
+    return with_library(tmp_path_factory.mktemp("rules") / "rules.db")
 
 
 @pytest.fixture(scope="module")

@@ -21,16 +21,17 @@ from superopt.journeys.supervision import optimize_file
 from superopt.substitution_db import Outcome, RuleFilter, RuleStatus, open_database
 from superopt.substitution_db.rules.currency import current
 from superopt.substitution_db.store.records import Evidence
+from tests.conftest import WithLibrary
 from tests.journeys.planted_rule import FALSE, plant, write_model
 
 PLANTED = rule_id(parse_equation(FALSE))
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def planted(tmp_path_factory: pytest.TempPathFactory, with_library: WithLibrary) -> Path:
     """A database of the shipped library with a false rule in it."""
     path = tmp_path_factory.mktemp("planted") / "rules.db"
-    with open_database(str(path)) as database:
+    with open_database(with_library(path)) as database:
         assert plant(database) == PLANTED
     return path
 

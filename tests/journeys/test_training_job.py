@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -27,6 +28,7 @@ from superopt.server.http.problems import Problem
 from superopt.server.options import parse_options
 from superopt.server.settings import Settings
 from superopt.step_options import StepSettings
+from tests.conftest import WithLibrary
 
 NETWORK = """<ir_version: 8, opset_import: ["" : 18]>
 net (float[n,4] x) => (float[n,3] y)
@@ -49,8 +51,8 @@ BATCH = {
 
 
 @pytest.fixture
-def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SUPEROPT_DATABASE_URL", f"sqlite:///{tmp_path / 'superopt.db'}")
+def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_library: WithLibrary) -> Path:
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", with_library(tmp_path / "superopt.db"))
     path = tmp_path / "net.onnx"
     onnx.save(parser.parse_model(NETWORK), path)
     return path
@@ -84,7 +86,7 @@ def by_service(network: Path, out: Path) -> dict[str, object]:
         {"objective": "training", "training": SETTINGS, "freeze": {"n": 2}, "budget": 60, "max_candidates": 1}
     )
     options = parse_options(text.encode(), Settings(), has_cluster=False)
-    database = f"sqlite:///{out.with_suffix('.db')}"
+    database = os.environ["SUPEROPT_DATABASE_URL"]
     told: list[Mapping[str, object]] = []
     report = optimize_file(network, out, options, database, told.append)
     assert told[0]["phase"] == "step"
@@ -143,7 +145,7 @@ def packed(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def test_a_step_with_large_weights_is_not_overwritten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_library: WithLibrary
 ) -> None:
     """Its weights are moved to another file while it is optimised; the report is about the whole step."""
     monkeypatch.setattr(optimize_job, "_LARGE", 1 << 12)
@@ -153,7 +155,7 @@ def test_a_step_with_large_weights_is_not_overwritten(
         "model": str(path),
         "output": None,
         "options": {"objective": "training", "training": {"loss": "mse"}, "max_candidates": 0},
-        "database": f"sqlite:///{tmp_path / 'superopt.db'}",
+        "database": with_library(tmp_path / "superopt.db"),
         "started": None,
     }
     result = optimize_job.optimized(arguments, lambda _: None)

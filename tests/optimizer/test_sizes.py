@@ -17,6 +17,7 @@ from superopt.optimizer import Measured, optimize
 from superopt.optimizer.check import names_apart
 from superopt.optimizer.cost import MemoryCostStore
 from superopt.options import Options
+from tests.conftest import WithLibrary
 from tests.onnx_io.kit import model, node, tensor, value, weight
 from tests.optimizer.models import run
 from tests.optimizer.rules import ASSOCIATIVE, rules
@@ -133,7 +134,7 @@ def flattened() -> onnx.ModelProto:
     )  # fmt: skip
 
 
-def test_axes_that_are_called_alike_may_differ(tmp_path: Path) -> None:
+def test_axes_that_are_called_alike_may_differ(tmp_path: Path, with_library: WithLibrary) -> None:
     source = load_model(flattened())
     path = tmp_path / "inputs.npz"
     np.savez(path, x=np.zeros((1, 1, 48, 192), np.float32))
@@ -141,7 +142,7 @@ def test_axes_that_are_called_alike_may_differ(tmp_path: Path) -> None:
     assert names_apart(source, {"n": 2, "side": 96}, None) == frozenset()
     assert names_apart(source, {}, path) == names_apart(source, {"x.2": 48}, None) == {"side"}
     options = Options(budget=60.0, max_candidates=20, threads=1, dims={"x.2": 48, "x.3": 192})
-    database = f"sqlite:///{tmp_path / 'rules.db'}"
+    database = with_library(tmp_path / "rules.db")
     result = superopt.journeys.in_process.optimize_with(flattened(), options, database=database)
     sizes = result.report.sizes
     assert (dict(sizes.priced), sizes.apart) == ({"n": 1, "x.2": 48, "x.3": 192}, ("side",))

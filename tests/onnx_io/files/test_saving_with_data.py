@@ -12,6 +12,7 @@ from superopt.cli.main import run
 from superopt.errors import InvalidOptionError
 from superopt.onnx_io import LoweredModel, load_model
 from superopt.onnx_io.files.external import is_external
+from tests.conftest import WithLibrary
 from tests.onnx_io.kit import assert_same_results, model, node, tensor, value, weight
 
 MODEL = model(
@@ -41,9 +42,12 @@ def test_a_stream_has_no_place_for_weights() -> None:
 
 
 def test_the_command_writes_and_replays_both_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    with_library: WithLibrary,
 ) -> None:
-    monkeypatch.setenv("SUPEROPT_DATABASE_URL", f"sqlite:///{tmp_path / 'superopt.db'}")
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", with_library(tmp_path / "superopt.db"))
     given, out, report = (tmp_path / name for name in ("given.onnx", "out.onnx", "r.json"))
     given.write_bytes(MODEL.SerializeToString())
     quick = ("--max-candidates", "0", "--external-data")

@@ -13,6 +13,7 @@ from superopt.cli.main import run
 from superopt.journeys import in_process as api
 from superopt.training import Step, train
 from superopt.zoo import datasets
+from tests.conftest import WithLibrary
 
 PAIR = """
 name: pair
@@ -21,8 +22,8 @@ nodes: [{devices: 2, device: t4, memory: 16 GiB, link: {bandwidth: 300 GB/s, lat
 
 
 @pytest.fixture
-def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SUPEROPT_DATABASE_URL", f"sqlite:///{tmp_path / 'rules.db'}")
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_library: WithLibrary) -> Path:
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", with_library(tmp_path / "rules.db"))
     path = tmp_path / "squeezenet.onnx"
     zoo.save("squeezenet", path, batch=4)
     (tmp_path / "pair.yaml").write_text(PAIR)
@@ -47,8 +48,10 @@ def test_a_plan_is_written_read_again_and_replayed(model: Path) -> None:
     assert api.check(model, out).passed
 
 
-def test_a_training_step_is_planned_and_still_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SUPEROPT_DATABASE_URL", f"sqlite:///{tmp_path / 'rules.db'}")
+def test_a_training_step_is_planned_and_still_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_library: WithLibrary
+) -> None:
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", with_library(tmp_path / "rules.db"))
     (tmp_path / "pair.yaml").write_text(PAIR)
     zoo.save("light-mlp", tmp_path / "model.onnx", batch=8)
     np.savez(tmp_path / "samples.npz", **datasets.digits(64))

@@ -23,6 +23,7 @@ from superopt.optimizer.parallel.strategies.model import (
     strategy_to_text,
 )
 from superopt.optimizer.parallel.strategies.wire import strategy_from_wire, strategy_to_wire
+from tests.conftest import WithLibrary
 
 STRATEGY = Strategy(
     (
@@ -120,9 +121,12 @@ def test_names_of_a_cluster_with_more_than_ten_nodes_stay() -> None:
 
 
 def test_a_strategy_is_built_exported_imported_and_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    with_library: WithLibrary,
 ) -> None:
-    monkeypatch.setenv("SUPEROPT_DATABASE_URL", f"sqlite:///{tmp_path / 'rules.db'}")
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", with_library(tmp_path / "rules.db"))
     zoo.save("light-mlp", tmp_path / "model.onnx", batch=8)
     names = ("model.onnx", "step.onnx", "s.json", "s.pb", "again.json", "out.onnx", "r.json", "pair.yaml")
     model, step, built, message, again, out, report, pair = (str(tmp_path / name) for name in names)
