@@ -44,6 +44,8 @@ class Placement:
 
     def of_terms(self, terms: Sequence[int]) -> Placement:
         """The shards that are one of these terms; their sum where there are several."""
+        if tuple(terms) == tuple(range(self.partial)):
+            return self
         parts = np.array(self.devices).reshape(-1, self.partial, self.copies)[:, list(terms)]
         return Placement(self.degrees, tuple(parts.ravel().tolist()), len(terms), self.copies)
 

@@ -14,19 +14,19 @@ from typing import Generic
 import numpy as np
 
 from superopt.domains import Array
-from superopt.ir.graph import Graph, Input, Node, NodeId, Value
+from superopt.ir.graph import Graph, Input, NodeId, Value
 from superopt.ir.plan import Plan
 from superopt.onnx_io.emit.folding import Folder
 from superopt.optimizer.parallel.boxes import Region
-from superopt.optimizer.parallel.communication import CollectiveStep, communication, summed
+from superopt.optimizer.parallel.communication import CollectiveStep, summed
 from superopt.optimizer.parallel.execution.exchange import Exchange, Held
-from superopt.optimizer.parallel.execution.kernels import Kernel, Kernels
 from superopt.optimizer.parallel.execution.machine import A, Machine
 from superopt.optimizer.parallel.execution.memory import DeviceMemory
+from superopt.optimizer.parallel.execution.planned_work import PlannedWork, is_given
 from superopt.optimizer.parallel.fetches import START, issued_fetches, resident
 from superopt.optimizer.parallel.placement import Placement, regions_of
 from superopt.optimizer.parallel.residence import Kept, kept_regions, residences
-from superopt.optimizer.parallel.tasks import DividedNode, divided, shape_of, tensor_of
+from superopt.optimizer.parallel.tasks import Task, shape_of, tensor_of
 from superopt.optimizer.parallel.training_plans.states import StepStates
 
 Key = tuple[Value, Placement, int]
@@ -70,39 +70,58 @@ def execute(
     order of its own needs that of its simulation (``Simulation.order``). Raises UnsupportedError for symbolic
     dimensions and for values that are not tensors, InvalidOptionError where the plan does not divide a shape
     evenly."""
-    chosen = order or plan.order or graph.order
-    running = _Running(graph, plan, weights, inputs, machine, step, chosen)
-    running.fetch(START)
-    for position, node in enumerate(running.order):
-        if running.kernels.is_head(node):
-            running.run(node, position)
-    outputs = tuple(running.output(value) for value in graph.outputs)
-    exchange = running.exchange
-    return Execution(outputs, dict(exchange.sent), running.memory.peaks, exchange.reductions)
+    return Executor(graph, plan, weights, machine, step=step, order=order).run(inputs)
 
 
-class _Running(Generic[A]):
+class Executor(Generic[A]):
+    """Runs a graph under a plan any number of times, as ``execute`` does once."""
+
     def __init__(
         self,
         graph: Graph,
         plan: Plan,
         weights: Mapping[str, Array],
+        machine: Machine[A],
+        *,
+        step: StepStates | None = None,
+        order: Sequence[NodeId] | None = None,
+    ) -> None:
+        self._weights = weights
+        self._machine = machine
+        self._step = step
+        self._work = PlannedWork(graph, plan, order or plan.order or graph.order)
+
+    def run(self, inputs: Mapping[str, Array]) -> Execution:
+        """One execution with these inputs, by label."""
+        work = self._work
+        running = _Running(work, self._weights, inputs, self._machine, self._step)
+        running.fetch(START)
+        for position, node in enumerate(work.order):
+            if work.kernels.is_head(node):
+                running.run(node, position)
+        outputs = tuple(running.output(value) for value in work.graph.outputs)
+        exchange = running.exchange
+        return Execution(outputs, dict(exchange.sent), running.memory.peaks, exchange.reductions)
+
+
+class _Running(Generic[A]):
+    def __init__(
+        self,
+        work: PlannedWork,
+        weights: Mapping[str, Array],
         inputs: Mapping[str, Array],
         machine: Machine[A],
         step: StepStates | None,
-        order: Sequence[NodeId],
     ) -> None:
+        graph, plan = work.graph, work.plan
         self._graph = graph
+        self._work = work
         self._inputs = inputs
         self._folder = Folder(graph, weights.__getitem__)
         self._machine = machine
         self.exchange = Exchange(machine)
         self.memory = DeviceMemory(machine)
-        self.tasks: dict[NodeId, DividedNode] = {
-            node.id: divided(graph, plan, node) for node in graph if not self._is_given(node)
-        }
-        self.order = [node for node in order if node in self.tasks]
-        self.kernels = Kernels(graph, plan, self.tasks)
+        self.tasks, self.kernels = work.tasks, work.kernels
         self._buckets = {value: bucket for bucket in plan.buckets for value in bucket}
         self._missing: dict[tuple[Value, ...], int] = defaultdict(lambda: 1)
         self._missing.update((bucket, len(bucket)) for bucket in plan.buckets)
@@ -111,7 +130,7 @@ class _Running(Generic[A]):
         self._wanted: dict[Value, dict[Placement, None]] = defaultdict(dict)
         self._finals: dict[Value, tuple[Placement, ...]] = {}
         self._resident = resident(graph, plan)
-        self._fetches = issued_fetches(graph, plan, self.order)
+        self._fetches = issued_fetches(graph, plan, work.order)
         self._issued: dict[int, list[int]] = defaultdict(list)
         for number, fetch in enumerate(self._fetches):
             self._issued[fetch.position].append(number)
@@ -125,19 +144,19 @@ class _Running(Generic[A]):
         self._kept = {
             value: self._loaded(value)
             for value in self._wanted
-            if self._is_given(graph[value.node]) and value.node not in self._resident
+            if is_given(graph, graph[value.node]) and value.node not in self._resident
         }
         self._load_residents()
 
     def run(self, head: NodeId, position: int) -> None:
         """Runs all tasks of the kernel at that position, moves its results, issues fetches, and frees what
         nothing reads any more."""
-        kernel, tasks = self.kernels.of(head), self.tasks[head]
+        kernel, tasks = self._work.kernel(head), self.tasks[head]
         made: dict[Value, dict[int, A]] = {value: {} for value in kernel.writes}
         operands = [self._read(node, slot) for node, slot in kernel.reads]
         for device in tasks.how.devices:
             shards = [self._operand(key, regions[device], device) for key, regions in operands]
-            results = self._results(kernel, shards, device)
+            results = self._results(head, shards, device)
             for value, shard in zip(kernel.writes, results, strict=True):
                 made[value][device] = shard
         for value, shards in made.items():
@@ -168,10 +187,11 @@ class _Running(Generic[A]):
             tasks.input_regions[slot],
         )
 
-    def _results(self, kernel: Kernel, shards: Sequence[A], device: int) -> Sequence[A]:
-        if len(kernel.nodes) == 1:
-            return self._machine.run(self.tasks[kernel.nodes[0]].task(device), shards, device)
-        return self._machine.run_kernel(kernel.task(self.tasks, device), shards, device)
+    def _results(self, head: NodeId, shards: Sequence[A], device: int) -> Sequence[A]:
+        task = self._work.task(head, device)
+        if isinstance(task, Task):
+            return self._machine.run(task, shards, device)
+        return self._machine.run_kernel(task, shards, device)
 
     def _made(self, value: Value) -> Placement:
         return self.tasks[value.node].makes[value.port]
@@ -209,7 +229,7 @@ class _Running(Generic[A]):
 
     def output(self, value: Value) -> Array:
         """A whole value on the host."""
-        if self._is_given(self._graph[value.node]):
+        if is_given(self._graph, self._graph[value.node]):
             return self._given(value)
         held = self._held[value, self._finals[value][0], NOT_FETCHED]
         distinct = {box: device for device, box in regions_of(held.placement, held.shape).items()}
@@ -254,9 +274,6 @@ class _Running(Generic[A]):
         is_fetched = place is not None and place != want
         return value, want, self._fetch_of[value.node, reader] if is_fetched else NOT_FETCHED
 
-    def _is_given(self, node: Node) -> bool:
-        return isinstance(node.operator, Input) or node.id in self._graph.weight_only
-
     def _given(self, value: Value) -> Array:
         operator = self._graph[value.node].operator
         return self._inputs[operator.label] if isinstance(operator, Input) else self._folder.value(value)
@@ -296,8 +313,7 @@ class _Running(Generic[A]):
         return self.exchange.moved(self._held[value, have, NOT_FETCHED], want, self._steps(value, have, want))
 
     def _steps(self, value: Value, have: Placement, want: Placement) -> tuple[CollectiveStep, ...]:
-        type_ = tensor_of(self._graph, value)
-        return communication(have, want, shape_of(type_), type_.element.bytes_per_element)
+        return self._work.steps(value, have, want)
 
     def _keep(self, key: Key, held: Held[A]) -> None:
         self._held[key] = held

@@ -16,7 +16,7 @@ from superopt.ir.types import TensorType
 from superopt.journeys.training import train_graph
 from superopt.onnx_io import LiftedModel, lift, load_model
 from superopt.onnx_io.protos import dtype_of
-from superopt.optimizer.parallel.execution import Execution, HostMachine, execute
+from superopt.optimizer.parallel.execution import Execution, Executor, HostMachine, execute
 from superopt.optimizer.parallel.search.subject import Subject, plannable
 from superopt.optimizer.parallel.strategies.plans import DividedState, PlannedStep
 from superopt.optimizer.parallel.training_plans.states import StepLayout, StepStates
@@ -54,9 +54,10 @@ class ExplicitStep:
     def losses(self, plan: Plan, steps: int) -> list[float]:
         """The losses of so many steps on one batch."""
         feeds = self.feeds()
+        executor = Executor(self.graph, plan, self.weights, self._machine, step=self.states)
         found: list[float] = []
         for _ in range(steps):
-            made = execute(self.graph, plan, self.weights, feeds, self._machine, step=self.states)
+            made = executor.run(feeds)
             outputs = dict(zip(self.layout.outputs, made.outputs, strict=True))
             found.append(float(outputs[self.layout.description.loss]))
             states = self.layout.description.states
