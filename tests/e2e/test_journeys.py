@@ -157,7 +157,9 @@ def test_a_model_is_given_in_any_form(model: Path, environment: dict[str, str]) 
     url = environment["SUPEROPT_DATABASE_URL"]
     forms = (str(model), model, model.read_bytes(), onnx.load(model), onnx_ir.load(model))
     results = [
-        superopt_package.optimize(form, objective="flops", budget=8.0, threads=1, database=url)
+        superopt_package.optimize(
+            form, objective="flops", budget=8.0, threads=1, max_candidates=5, database=url
+        )
         for form in forms
     ]
     nodes = [(r.report.model.nodes_before, r.report.cost.before, r.report.rules.loaded) for r in results]

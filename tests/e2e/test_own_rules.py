@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from superopt.cli.main import run
+from tests.conftest import WithLibrary
 
 PAGE = Path(__file__).parents[2] / "docs" / "own-rules.md"
 RULE = "reduce_sum[axis=-1](matmul(x, y)) => matmul(x, reduce_sum[axis=-1](y))"
@@ -25,10 +26,14 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_rule_goes_from_text_to_a_cheaper_model(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    with_library: WithLibrary,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SUPEROPT_DATABASE_URL", f"sqlite:///{tmp_path / 'rules.db'}")
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", with_library(tmp_path / "rules.db"))
     Path("rules.txt").write_text(f"# A reason.\nsum-of-product: {RULE}\nsquared: {FALSE}\n")
     assert run(["library", "import", "rules.txt"]) == 0
     assert "2 new candidates" in capsys.readouterr().out
@@ -42,6 +47,6 @@ def test_a_rule_goes_from_text_to_a_cheaper_model(
     assert report["cost"]["after"] * 50 < report["cost"]["before"]
     assert report["equivalence"]["passed"]
 
-    monkeypatch.setenv("SUPEROPT_DATABASE_URL", f"sqlite:///{tmp_path / 'elsewhere.db'}")
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", with_library(tmp_path / "elsewhere.db"))
     assert run(["replay", str(model), "report.json", "-o", "again.onnx"]) == 1
     assert "is not among the verified rules" in capsys.readouterr().err

@@ -26,7 +26,7 @@ def test_a_model_goes_in_and_an_equal_one_comes_back(address: str) -> None:
         accepted = client.post(
             "/v1/optimizations",
             files={"model": ("squeezenet.onnx", content)},
-            data={"options": '{"budget": 10, "threads": 1}'},
+            data={"options": '{"budget": 10, "threads": 1, "max_candidates": 20}'},
             headers={"Prefer": "wait=60"},
         )
         assert accepted.status_code in (200, 202), accepted.text

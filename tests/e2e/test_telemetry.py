@@ -13,6 +13,7 @@ from superopt import zoo
 from tests.e2e.conftest import serving
 
 SWITCH = "ORT_DISABLE_TELEMETRY"
+QUICK = ("--max-candidates", "5", "--threads", "1")
 LOADS = "import superopt.optimizer.cost.runtime.session"
 
 
@@ -41,7 +42,7 @@ def left_by_the_runtime(home: Path) -> list[str]:
 def test_a_run_leaves_nothing_of_the_runtime(home: Path, tmp_path: Path) -> None:
     model = tmp_path / "model.onnx"
     zoo.save("squeezenet", model)
-    given = ("optimize", model, "-o", tmp_path / "out.onnx", "--budget", "60", "--max-candidates", "5")
+    given = ("optimize", model, "-o", tmp_path / "out.onnx", "--budget", "60", *QUICK)
     done = subprocess.run(
         [sys.executable, "-m", "superopt", *map(str, given)],
         env=environment_of(home),
@@ -58,7 +59,7 @@ def test_a_job_of_the_service_leaves_nothing_of_the_runtime(home: Path, tmp_path
     model, environment = tmp_path / "model.onnx", environment_of(home)
     zoo.save("squeezenet", model)
     with serving(environment, tmp_path / "serve.log") as address:
-        given = ("submit", model, "--server", address, "-o", tmp_path / "out.onnx", "--budget", "6")
+        given = ("submit", model, "--server", address, "-o", tmp_path / "out.onnx", "--budget", "6", *QUICK)
         done = subprocess.run(
             [sys.executable, "-m", "superopt", *map(str, given)],
             env=environment,
