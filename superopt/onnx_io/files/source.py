@@ -26,7 +26,7 @@ from superopt.onnx_io.files.external import (
 )
 from superopt.onnx_io.files.stored import StoredTensor
 from superopt.onnx_io.files.tolerated import repaired
-from superopt.onnx_io.protos import constant_tensor, default_opset, tensors_in_model
+from superopt.onnx_io.protos import constant_tensor, default_opset, names_within, tensors_in_model
 from superopt.onnx_io.sizes.inference import without_weights
 
 if TYPE_CHECKING:
@@ -76,6 +76,11 @@ class SourceModel:
     def as_given(self) -> SourceModel:
         """The model as given; the same object where nothing was repaired or simplified (``simplify``)."""
         return self if self.came_from is None else self.came_from.as_given
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Every name of a value or node in the graph and its subgraphs."""
+        return frozenset(names_within(self.proto.graph))
 
     @cached_property
     def original(self) -> bytes:

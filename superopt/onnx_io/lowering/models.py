@@ -24,7 +24,6 @@ from superopt.onnx_io.protos import (
     ONNX_ELEMENTS,
     captured_names,
     copy_without_graph,
-    names_within,
 )
 
 FUSION_KEY = "superopt.fusion"
@@ -82,7 +81,7 @@ def original_of(lifted: LiftedModel, graph: Graph) -> Original:
         kept=kept_nodes(lifted, graph),
         names=lifted.names,
         stored={label: index for label, index in stored.items() if label not in source.overridable},
-        taken=frozenset(names_within(source.proto.graph)),
+        taken=source.names,
         dead=tuple(index for index, node in enumerate(nodes) if read.isdisjoint(node.output)),
     )
 
@@ -193,7 +192,7 @@ def build_model(
         model.opset_import.append(helper.make_opsetid("", opset))
     else:
         model = copy_without_graph(source.proto)
-        taken |= frozenset(names_within(source.proto.graph))
+        taken |= source.names
         opset = source.opset or opset
     original = Original(
         nodes=() if source is None else source.proto.graph.node, stored=dict.fromkeys(labels), taken=taken
