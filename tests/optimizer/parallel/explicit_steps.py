@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import onnx
@@ -37,11 +37,11 @@ class ExplicitStep:
         """The step with the graph of a strategy's plan."""
         return replace(self, graph=planned.graph, layout=planned.layout, divided=planned.divided)
 
-    @property
+    @cached_property
     def subject(self) -> Subject:
         return Subject.of(self.graph, self.layout)
 
-    @property
+    @cached_property
     def states(self) -> StepStates:
         return StepStates.of(self.graph, self.layout)
 
@@ -68,7 +68,7 @@ class ExplicitStep:
     def _machine(self) -> HostMachine:
         return HostMachine(self.lifted.source)
 
-    @property
+    @cached_property
     def weights(self) -> Mapping[str, Array]:
         """The constants by label."""
         labels = {label: self.lifted.weight(label) for label in self.lifted.source.constants}
@@ -101,7 +101,12 @@ class ExplicitStep:
 def explicit_step(
     model: onnx.ModelProto | bytes, optimizer: str = "sgd", loss: str = "cotangents"
 ) -> ExplicitStep:
-    """The step that ``train-graph`` writes for a model."""
+    """The step that ``train-graph`` writes for a model; the last ones are kept."""
+    return _step_of(model if isinstance(model, bytes) else model.SerializeToString(), optimizer, loss)
+
+
+@lru_cache(maxsize=16)
+def _step_of(model: bytes, optimizer: str, loss: str) -> ExplicitStep:
     settings = StepSettings()
     settings = replace(
         settings,
