@@ -7,6 +7,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from types import FunctionType
 from typing import cast
 
@@ -77,9 +78,17 @@ def _special(op_type: str) -> UnderstoodNode:
 
 def _first_set(op_type: str) -> int:
     """The oldest operator set that is understood and has the operator."""
-    schemas = onnx.defs.get_all_schemas_with_history()
-    versions = [one.since_version for one in schemas if not one.domain and one.name == op_type]
-    return max(OLDEST_OPSET, min(versions))
+    return max(OLDEST_OPSET, _first_versions()[op_type])
+
+
+@cache
+def _first_versions() -> dict[str, int]:
+    """The oldest operator set of each operator of the standard domain."""
+    found: dict[str, int] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if not schema.domain:
+            found[schema.name] = min(schema.since_version, found.get(schema.name, schema.since_version))
+    return found
 
 
 def _function(lifter: Callable[[Site], object]) -> FunctionType:
@@ -138,6 +147,7 @@ def _reasons(function: FunctionType) -> Iterator[str]:
                 pass
 
 
+@cache
 def _syntax(function: FunctionType) -> ast.AST:
     """The function without its annotations."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
