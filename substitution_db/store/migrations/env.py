@@ -1,4 +1,4 @@
-"""Runs migrations on the connection handed in by ``substitution_db.store.migrate``, in its transaction."""
+"""Runs migrations by Alembic's own commands, on the ``connection`` in the attributes of the configuration."""
 
 from alembic import context
 
