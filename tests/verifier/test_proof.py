@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from superopt.axioms import AxiomSet, axioms_from_text, load_axioms
 from superopt.equations import format_equation, parse_equation
 from superopt.instances.instance import Instance
 from superopt.instances.sampler import InstanceSampler
+from superopt.ir.terms import Equation
 from superopt.ir.types import ElementType, TensorType
 from superopt.rewriting.typing import type_equation
 from superopt.verifier import Status, verify
+from superopt.verifier.prove import proof_search
 from superopt.verifier.prove.chain import ChainChecker, instantiated
 from superopt.verifier.prove.congruence import Congruence
-from superopt.verifier.prove.proof_search import Proof, prove
+from superopt.verifier.prove.proof_search import PATIENT, QUICK, Proof, prove
 from superopt.verifier.prove.smtlib import Vocabulary, axiom_command, relevant
-from superopt.verifier.prove.solver import SolverLimits, Strategy, ask
+from superopt.verifier.prove.solver import SolverLimits, Strategy, ask, least
 from superopt.verifier.refute.refutation import Effort, refute
 
 
@@ -34,6 +38,27 @@ def test_steps_are_instances_of_axioms() -> None:
         "matmul-associative: matmul(x, matmul(y, z)) = matmul(matmul(x, y), z)",
         "matmul-over-add-right: matmul(x, add(matmul(y, z), w)) = add(matmul(x, matmul(y, z)), matmul(x, w))",
     ]
+
+
+def test_a_failed_search_is_not_repeated_with_lower_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[object, object, SolverLimits]] = []
+
+    def told(
+        _: Equation, axioms: Sequence[Equation], __: object, question: object, limits: SolverLimits
+    ) -> tuple[None, str]:
+        asked.append((question, tuple(axioms), limits))
+        return None, "nothing was tried"
+
+    monkeypatch.setattr(proof_search, "_search", told)
+    goal = parse_equation("matmul(x, y) => transpose(matmul(y, x))")
+    instances = list(InstanceSampler(goal, 1).instances(1, 1))
+    for limits in (SolverLimits(), PATIENT, QUICK):
+        asked.clear()
+        assert not prove(goal, load_axioms().equations, instances, limits=limits).proved
+        for number, (question, axioms, own) in enumerate(asked):
+            earlier = [each for *same, each in asked[:number] if same == [question, axioms]]
+            assert not [each for each in earlier if least(own, each) == own]
+        assert len({question for question, _, _ in asked}) == 3
 
 
 def test_an_inconsistent_axiom_proves_nothing_that_is_typed() -> None:

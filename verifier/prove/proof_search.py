@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -133,14 +134,15 @@ def prove(
     if goal.left == goal.right:
         return Proof(proved=True, steps=(), reason="", milliseconds=0.0)
     reason = "no instance to check a proof under"
-    asked: set[tuple[Question, tuple[Equation, ...], SolverLimits]] = set()
+    asked: dict[tuple[Question, tuple[Equation, ...]], list[SolverLimits]] = defaultdict(list)
     relevance = Relevance(axioms, goal)
     for rounds, question, prover, most in _ATTEMPTS if instances else ():
         usable = relevance.within(rounds)
         own = least(limits, most)
-        if (question, usable, own) in asked:
+        before = asked[question, usable]
+        if any(least(own, earlier) == own for earlier in before):
             continue
-        asked.add((question, usable, own))
+        before.append(own)
         try:
             steps, why = _search(goal, usable, (instances, further), question, own)
         except z3.Z3Exception as error:
