@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,18 @@ def _algorithms(attributes: Attributes) -> list[tuple[Vectors, ...]]:
 def _taps(algorithm: tuple[Vectors, ...]) -> int:
     """The taps of the filter that it computes; what computes none does not fit."""
     need(len(algorithm) == 3 and len({len(matrix) for matrix in algorithm}) == 1)
+    need(_is_filter(algorithm))
+    return len(algorithm[1][0])
+
+
+@lru_cache(maxsize=256)
+def _is_filter(algorithm: tuple[Vectors, ...]) -> bool:
     reads, taps, outputs = (len(matrix[0]) for matrix in algorithm)
-    need(reads == outputs + taps - 1)
-    for i, j, k in itertools.product(range(reads), range(taps), range(outputs)):
-        products = (left[i] * right[j] * result[k] for left, right, result in zip(*algorithm, strict=True))
-        need(sum(products) == (i == j + k))
-    return taps
+    return reads == outputs + taps - 1 and all(
+        sum(left[i] * right[j] * result[k] for left, right, result in zip(*algorithm, strict=True))
+        == (i == j + k)
+        for i, j, k in itertools.product(range(reads), range(taps), range(outputs))
+    )
 
 
 def _transformed_shape(attributes: Attributes, kernel: Shape) -> Shape:
