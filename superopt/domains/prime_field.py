@@ -232,7 +232,7 @@ def _rational(value: Fraction) -> FieldArray:
 
 def _quotients(numerators: Array, denominators: Array, modulus: int) -> npt.NDArray[np.int64]:
     if (denominators == 1).all():
-        return np.asarray(numerators, np.int64) % modulus
+        return np.asarray(numerators % modulus, np.int64)
     return _multiply(numerators % modulus, inverse(denominators % modulus, modulus), modulus)
 
 
