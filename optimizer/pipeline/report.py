@@ -64,11 +64,13 @@ class ModelSummary:
 
 @dataclass(frozen=True, slots=True)
 class RuleCounts:
-    """Rules given, rules with a match in the original, and rules in the trace."""
+    """Rules given, rules with a match in the original, and rules in the trace. ``stale`` rules were proved
+    and are not given, because the software has changed since."""
 
     loaded: int
     matched: int
     applied: int
+    stale: int = 0
 
 
 @dataclass(frozen=True, slots=True)

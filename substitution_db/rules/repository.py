@@ -193,6 +193,13 @@ class RuleRepository:
             rows = session.execute(select(RuleRow.id, RuleRow.equation).order_by(RuleRow.size, RuleRow.id))
             return {rule: equation for rule, equation in rows if rule in chosen}
 
+    def stale_count(self, currency: Currency) -> int:
+        """The number of rules that were proved, and have no valid verdict since the software has changed."""
+        with self._transactions.read() as session:
+            suspect = suspects(session)
+            found = states(session, currency)
+        return sum(status is RuleStatus.STALE and rule not in suspect for rule, status in found.items())
+
     def undecided(self, currency: Currency) -> tuple[Rule, ...]:
         """The rules without a valid verdict, smallest first."""
         with self._transactions.read() as session:

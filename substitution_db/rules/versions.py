@@ -25,12 +25,14 @@ from superopt.substitution_db.store.records import LibraryVersion
 class PublishedRules:
     """The equations of a library version by rule id, smallest first, and the hash of the set.
 
-    ``version`` is its number.
+    ``version`` is its number. ``stale`` is the number of rules that are not among them because the software
+    has changed since they were proved.
     """
 
     version: int | None
     sha256: str
     equations: Mapping[str, str]
+    stale: int = 0
 
 
 class LibraryVersions:
@@ -57,13 +59,15 @@ class LibraryVersions:
         valid because the software has changed.
         """
         asked = None if number is None else self.get(number)
+        stale = self._rules.stale_count(currency)
         if asked is not None:
             equations = self._rules.verified_equations(currency, asked)
             if digest(equations) == asked.sha256:
-                return PublishedRules(asked.number, asked.sha256, equations)
+                return PublishedRules(asked.number, asked.sha256, equations, stale)
         version = self.in_force()
         equations = self._rules.verified_equations(currency, version)
-        return PublishedRules(None if version is None else version.number, digest(equations), equations)
+        number = None if version is None else version.number
+        return PublishedRules(number, digest(equations), equations, stale)
 
     def list(self) -> tuple[LibraryVersion, ...]:
         """All versions, newest first."""

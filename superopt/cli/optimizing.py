@@ -19,6 +19,7 @@ from superopt.cli.views.inventory import print_changes, print_table
 from superopt.cli.views.outcome import memory_pairs, outcome_pairs, training_pairs, written_pairs
 from superopt.cli.views.plan import print_plan
 from superopt.cli.views.size import frozen_pairs, size_pairs
+from superopt.cli.views.staleness import stale_warning
 from superopt.journeys.optimize_job import optimized
 from superopt.journeys.report_files import write_report
 from superopt.onnx_io import require_destination
@@ -71,9 +72,10 @@ def _kept(seconds: float) -> str:
 
 
 def warnings_of(report: Report, arguments: JsonObject) -> list[str]:
-    """The warnings about the model, each as long as the user wants it."""
+    """The warnings about the model and the rules, each as long as the user wants it."""
     loudness = Loudness.VERBOSE if arguments.get("verbose") else Loudness.NORMAL
-    return [loudness.shortened(text) for text in report.model.warnings]
+    texts = (*report.model.warnings, *stale_warning(report.rules.stale))
+    return [loudness.shortened(text) for text in texts]
 
 
 def _search(search: SearchSummary) -> str:

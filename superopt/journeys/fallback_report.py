@@ -51,7 +51,12 @@ def fallback_report(
             "adapted": [],
         },
         "options": state.get("options", dict(options)),
-        "rules": {"loaded": state.get("rules", 0), "matched": 0, "applied": 0},
+        "rules": {
+            "loaded": state.get("rules", 0),
+            "matched": 0,
+            "applied": 0,
+            "stale": state.get("stale", 0),
+        },
         "suspects": [
             {name: suspect[name] for name in ("rule", "equation", "difference")}
             for suspect in cast("list[Mapping[str, object]]", state.get("suspects", []))

@@ -78,7 +78,8 @@ class Inspection:
     that compute from sizes alone, ``dimensions`` the symbolic dimensions of inputs: name, inputs and axes
     that have it, and a typical size; ``runs``: whether the model runs at these sizes, None if it has no such
     dimension; ``bodies`` are those of If, Loop and Scan, with the rules that match in them counted neither in
-    ``matches`` nor in ``operators``. ``inventory`` is what the model consists of at the typical sizes.
+    ``matches`` nor in ``operators``; ``stale`` rules were proved and are not used, because the software has
+    changed since. ``inventory`` is what the model consists of at the typical sizes.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Inspection:
     dimensions: tuple[tuple[str, tuple[tuple[str, int], ...], int], ...]
     rules: int
     matches: tuple[MatchingRule, ...]
+    stale: int = 0
     runs: bool | None = None
     bodies: tuple[InspectedBody, ...] = ()
     inventory: Inventory | None = None
@@ -172,6 +174,7 @@ def optimize_with(
         rules = _substitutions(published)
         library_used = {"version": published.version, "sha256": published.sha256}
         know({"library": library_used, "rules": len({rule.rule_id for rule in rules})})
+        know({"stale": published.stale})
         suspects: list[dict[str, object]] = []
 
         def on_suspect(suspect: Suspect, body: str | None = None) -> None:
@@ -212,6 +215,7 @@ def optimize_with(
         found = within_limit(converted(found, lifted, options, began), lifted, options, began)
     report = replace(
         found.report,
+        rules=replace(found.report.rules, stale=published.stale),
         bodies=tuple(bodies.summaries.values()),
         suspects=(*bodies.suspects, *found.report.suspects),
     )
@@ -252,7 +256,8 @@ def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:
     source = expanded(load_model(model, loads), ())
     lifted = lift(source)
     with open_or_temporary(database) as opened:
-        rules = verified_substitutions(opened)
+        published = opened.library.read(current_from_cache())
+        rules = _substitutions(published)
     graph = lifted.graph
     sizing = _usual_sizes(lifted)
     return Inspection(
@@ -275,6 +280,7 @@ def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:
         symbols=lifted.symbols,
         dimensions=tuple((d.name, d.places, sizing.sizes[d.name]) for d in sizing.plan.dimensions),
         rules=len({rule.rule_id for rule in rules}),
+        stale=published.stale,
         matches=_matches(graph, rules),
         runs=sizing.runs,
         bodies=inspected_bodies(source),

@@ -91,7 +91,7 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
             "max_candidates", "memory_limit", "objective", "opset", "runtime", "search", "seed", "strategy",
             "target", "threads", "tolerance", "training",
         ],
-        "rules": ["applied", "loaded", "matched"],
+        "rules": ["applied", "loaded", "matched", "stale"],
         "suspects": "list",
         "conversions": "NoneType",
         "cost": ["after", "before", "source", "unit"],

@@ -33,6 +33,7 @@ def inspect(
     """Show operators, opaque nodes with reasons, shapes, and matching rules of a model."""
     from superopt.cli.views.body import print_inspected
     from superopt.cli.views.inventory import print_one
+    from superopt.cli.views.staleness import stale_warning
     from superopt.journeys import in_process as api
 
     output = Output(as_json)
@@ -73,7 +74,10 @@ def inspect(
         counted = ", ".join(f"{count} {operator}" for operator, count in inspection.computing_sizes)
         output.line(f"\nNodes that compute from sizes alone, kept unchanged: {counted}")
     print_inspected(inspection.bodies, output)
-    output.line(f"\n{len(inspection.matches)} of {inspection.rules} rules match:")
+    output.line()
+    for warning in stale_warning(inspection.stale):
+        output.line(f"warning: {warning}")
+    output.line(f"{len(inspection.matches)} of {inspection.rules} rules match:")
     output.table(("rule", "sites", "equation"), [(m.rule, m.sites, m.equation) for m in inspection.matches])
 
 
