@@ -29,6 +29,7 @@ from superopt.errors import INTERNAL_ERROR, SuperoptError
 BAD_USAGE = 2
 INTERNAL = 5
 INTERRUPTED = 130
+READER_GONE = 141
 
 
 def build_group() -> TyperGroup:
@@ -101,13 +102,22 @@ def run(arguments: list[str], started: float | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", "interrupted", INTERRUPTED, as_json=as_json)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return _without_reader()
+    except SystemExit as ended:  # typer catches the broken pipe and exits
+        if isinstance(ended.__context__, BrokenPipeError):
+            return _without_reader()
+        raise
     except Exception as error:  # noqa: BLE001 - reported, with a traceback in a file
         return _fail_internally(error, as_json=as_json)
     if result == INTERRUPTED:  # typer catches the interrupt and returns its exit code
         return _fail("interrupted", "interrupted", INTERRUPTED, as_json=as_json)
     return result if isinstance(result, int) else 0
+
+
+def _without_reader() -> int:
+    """Whoever read the output has stopped: nothing more is written, also when the process ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return READER_GONE
 
 
 @contextmanager

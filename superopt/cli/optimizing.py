@@ -48,9 +48,10 @@ def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> J
         require_destination(out, Path(str(arguments["model"])))
     with recorded(lambda text: progress({"warning": text}), sys.stderr):
         result = optimized(arguments, progress)
+    data: Path | None = None
     if out is not None:
         is_apart = cast("Mapping[str, object]", arguments["options"]).get("external_data")
-        (result.save_with_data if is_apart else result.save)(out)
+        data = (result.save_with_data if is_apart else result.save)(out)
     document = result.to_json()
     text = _Text(is_terminal=bool(arguments["terminal"]))
     output = Output(bool(arguments["json"]), text)
@@ -58,7 +59,11 @@ def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> J
     if not output.as_json:
         _print_summary(result.report, document, output, warnings_of(result.report, arguments))
         (print_table if arguments["table"] else print_changes)(document, output)
-    answer: JsonObject = {"text": text.getvalue(), "report": document}
+    answer: JsonObject = {
+        "text": text.getvalue(),
+        "report": document,
+        "data": None if data is None else str(data),
+    }
     if reports:
         progress({"finished": answer})
     for path in reports:

@@ -44,21 +44,22 @@ class Attached(api.Result):
 
     original: Path
 
-    def save(self, path: str | Path) -> None:
-        """Writes the model atomically, with external data if rewriting made it too large for one file."""
+    def save(self, path: str | Path) -> Path | None:
+        """Writes the model atomically, with external data, in the returned file, if rewriting made it too
+        large for one file."""
         target = Path(path)
         if self.report.returned == "original" and self.report.model.is_as_given:
             with atomic_path(target) as part:
                 shutil.copyfile(self.original, part)
-            return
+            return None
         with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
             detached = Path(directory) / "model.onnx"
             self.lowered.save(detached)
             if sum(file.stat().st_size for file in detached.parent.iterdir()) > LIMIT:
-                self.lowered.save(target)
-                return
+                return self.lowered.save(target)
             with atomic_path(target) as part, part.open("wb") as file:
                 attach(detached, file)
+        return None
 
 
 def optimized(arguments: JsonObject, progress: Tell) -> api.Result:

@@ -42,15 +42,15 @@ class WrittenModel:
         """The content of one ONNX file. Raises InvalidModelError for a model over 2 GB."""
         return self.lowered.to_bytes()
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path) -> Path | None:
         """Writes the model atomically; above 2 GB, or if the given model had external data, with external
-        data beside it. Raises InvalidOptionError if the file cannot be written."""
-        self.lowered.save(checked_path(path))
+        data beside it, in the returned file. Raises InvalidOptionError if the file cannot be written."""
+        return self.lowered.save(checked_path(path))
 
-    def save_with_data(self, path: str | Path) -> None:
-        """Writes the model with its weights in a file beside it, called ``PATH.data``. Raises
-        InvalidOptionError if the files cannot be written."""
-        self.lowered.save_with_data(checked_path(path))
+    def save_with_data(self, path: str | Path) -> Path | None:
+        """Writes the model with its weights in a file beside it, called ``PATH.data``; returns this file, None
+        without weights. Raises InvalidOptionError if the files cannot be written."""
+        return self.lowered.save_with_data(checked_path(path))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.lowered.node_count} nodes)"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,7 +54,7 @@ def words(
 
 
 def test_the_page_has_the_codes_that_are_tested() -> None:
-    assert _documented() == COMMANDS.keys() | SIGNALS.keys() | {5}
+    assert _documented() == COMMANDS.keys() | SIGNALS.keys() | {5, 141}
 
 
 @pytest.mark.parametrize(
@@ -67,6 +69,16 @@ def test_a_signal_ends_a_command_with_the_code(code: int, tmp_path: Path) -> Non
     with waiting("inspect", 1, f"{IN_PROCESS}.settle_sizes", tmp_path) as running:
         running.send_signal(SIGNALS[code])
         assert running.wait(60) == code
+
+
+def test_a_reader_that_leaves_is_no_answer(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "superopt", "axioms", "list"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        assert running.stderr.read() == b""
+        assert running.wait(60) == 141
 
 
 def test_an_internal_error_is_one_sentence_and_a_file_with_the_details(

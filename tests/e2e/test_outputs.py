@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -126,3 +127,17 @@ def test_external_data_lies_beside_the_path_that_was_given(directory: Path, tmp_
     assert link.is_symlink()
     assert run(["check", str(directory / "model.onnx"), str(link)]) == 0
     assert [path.name for path in target.parent.iterdir()] == ["real.onnx"]
+
+
+def test_a_data_file_is_named(
+    tmp_path: Path, directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["optimize", str(directory / "split.onnx"), *BUDGET, *database(directory)]
+    assert run([*words, "-o", "apart.onnx", "--external-data"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "written: apart.onnx, apart.onnx.data"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["apart.onnx", "apart.onnx.data"]
+    assert run([*words, "-o", "whole.onnx"]) == 0
+    name = capsys.readouterr().out.splitlines()[-1].removeprefix("written: whole.onnx, ")
+    assert re.fullmatch(r"superopt-[0-9a-f]{16}\.data", name)
+    assert Path(name).is_file()

@@ -143,12 +143,14 @@ def _print(job: Job, outcome: Outcome, output: Output) -> None:
     else:
         output.document(outcome.report)
         output.pairs({"model": job.model.name, "returned": f"original: {outcome.report['why']}"})
-    output.line(_written(job.output, [path for path in job.reports if path not in outcome.missing]))
+    data = None if outcome.answer is None else cast("str | None", outcome.answer.get("data"))
+    models = [*(() if job.output is None else (job.output,)), *(() if data is None else (Path(data),))]
+    output.line(_written(models, [path for path in job.reports if path not in outcome.missing]))
 
 
-def _written(out: Path | None, reports: Sequence[Path]) -> str:
+def _written(models: Sequence[Path], reports: Sequence[Path]) -> str:
     """The line that lists written files; empty without any."""
-    files = [*(() if out is None else (shown(out),)), *(f"report: {shown(path)}" for path in reports)]
+    files = [*map(shown, models), *(f"report: {shown(path)}" for path in reports)]
     return f"\nwritten: {', '.join(files)}" if files else ""
 
 

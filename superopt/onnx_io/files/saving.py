@@ -164,40 +164,45 @@ class LoweredModel:
                 "save it to a path to put its weights into a second file"
             )
 
-    def save(self, path: str | Path) -> None:
-        """Writes the model atomically. Large models (``inline_limit``) get one
-        external data file next to the model, named after its content. A stream (``files.is_stream``)
-        gets one self-contained file. Raises InvalidOptionError if the path cannot be written,
-        InvalidModelError for over 2 GB into a stream."""
+    def save(self, path: str | Path) -> Path | None:
+        """Writes the model atomically; returns its data file, None if it has none. Large models
+        (``inline_limit``) get one external data file next to the model, named after its content, so that
+        neither an earlier model nor a reader of it meets other weights. A stream (``files.is_stream``) gets
+        one self-contained file. Raises InvalidOptionError if the path cannot be written, InvalidModelError
+        for over 2 GB into a stream."""
         target = Path(path)
         require_writable(target)
+        data = None
         if is_discarded(target):
-            return
+            return data
         try:
             if is_stream(target) or not self._needs_data_file:
                 content = self.to_bytes()
             else:
-                content = self._with_external_data(target.absolute().parent)
+                content, data = self._with_external_data(target.absolute().parent)
             write_atomically(target, content)
         except OSError as error:
             raise InvalidOptionError(f"{target} cannot be written: {error.strerror or error}") from error
+        return None if data is None else target.with_name(data)
 
-    def save_with_data(self, path: str | Path) -> None:
-        """Writes the model with its weights in a file beside it, called ``PATH.data``, whatever its size.
-        Each file is replaced as a whole, the weights first. Raises InvalidOptionError for a path that cannot
-        be written, or is a stream."""
+    def save_with_data(self, path: str | Path) -> Path | None:
+        """Writes the model with its weights in a file beside it, called ``PATH.data``, whatever its size;
+        returns this file, None if there are no weights. Each file is replaced as a whole, the weights first.
+        Raises InvalidOptionError for a path that cannot be written, or is a stream."""
         target = Path(path)
         require_writable(target)
         if is_stream(target):
             raise InvalidOptionError(f"external-data: expected the path of a file to write, got {target}")
         try:
-            content = self._with_external_data(target.absolute().parent, f"{target.name}.data")
+            content, data = self._with_external_data(target.absolute().parent, f"{target.name}.data")
             write_atomically(target, content)
         except OSError as error:
             raise InvalidOptionError(f"{target} cannot be written: {error.strerror or error}") from error
+        return None if data is None else target.with_name(data)
 
-    def _with_external_data(self, directory: Path, name: str | None = None) -> bytes:
-        """The model without weights, which go to a file; without a name, called after its content."""
+    def _with_external_data(self, directory: Path, name: str | None = None) -> tuple[bytes, str | None]:
+        """The model without weights, which go to a file, and the name of this file, if there are weights;
+        without a name, called after its content."""
         temporary = directory / f"{part_prefix(DATA_NAME)}{secrets.token_hex(8)}{PART}"
         try:
             with temporary.open("xb") as file:
@@ -209,7 +214,7 @@ class LoweredModel:
                     tensor.external_data[0].value = location
             if data.size:
                 temporary.replace(directory / location)
-            return model.SerializeToString()
+            return model.SerializeToString(), location if data.size else None
         finally:
             temporary.unlink(missing_ok=True)
 
