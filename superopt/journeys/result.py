@@ -48,8 +48,8 @@ class WrittenModel:
         return self.lowered.save(checked_path(path))
 
     def save_with_data(self, path: str | Path) -> Path | None:
-        """Writes the model with its weights in a file beside it, called ``PATH.data``; returns this file, None
-        without weights. Raises InvalidOptionError if the files cannot be written."""
+        """Writes the model with its weights in a file beside it, called ``PATH.data``; returns this file, or
+        None without weights. Raises InvalidOptionError if the files cannot be written."""
         return self.lowered.save_with_data(checked_path(path))
 
     def __repr__(self) -> str:
