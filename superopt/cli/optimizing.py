@@ -122,7 +122,7 @@ def _print_summary(report: Report, document: JsonObject, output: Output, warning
     pairs.update(outcome_pairs(document))
     output.pairs(pairs)
     if report.parallel is not None:
-        print_plan(report.parallel, output)
+        print_plan({**report.parallel, "objective": report.options["objective"]}, output)
     applied = Counter((step.rule, step.equation) for step in report.trace)
     gained = dict.fromkeys(applied, 0.0)
     for step in report.trace:

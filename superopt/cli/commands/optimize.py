@@ -34,12 +34,13 @@ from superopt.errors import InvalidOptionError
 from superopt.files import is_stream, require_destinations
 from superopt.journeys.supervision import Job, Outcome
 from superopt.options import Options
+from superopt.processes.child import JsonObject
 
 FUNCTION = "superopt.cli.optimizing:optimize"
 """The function that runs in the child process."""
 
 ORIGINAL_RETURNED = 1
-"""Exit code with --require-gain if the original was returned."""
+"""Exit code with --require-gain if the original was returned, or a plan gains nothing."""
 
 INTERNAL_ERROR = 5
 """Exit code after an internal error; the original was written."""
@@ -73,7 +74,10 @@ def optimize(
     ] = False,
     report: ReportOption = None,
     require_gain: Annotated[
-        bool, typer.Option("--require-gain", help="Exit with 1 if the original is returned.")
+        bool,
+        typer.Option(
+            "--require-gain", help="Exit with 1 if the original is returned, or a plan gains nothing."
+        ),
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
     verbose: Annotated[
@@ -132,8 +136,23 @@ def optimize(
         warn(f"{path} was not written: {why}")
     if outcome.is_broken:
         raise typer.Exit(INTERNAL_ERROR)
-    if require_gain and outcome.report["returned"] == "original":
+    if require_gain and not _has_gained(outcome.report):
         raise typer.Exit(ORIGINAL_RETURNED)
+
+
+def _has_gained(report: JsonObject) -> bool:
+    """Whether the original was not returned, and a plan is predicted to be faster than one device, if the
+    model fits on one."""
+    if report["returned"] == "original":
+        return False
+    plan = cast("JsonObject | None", report.get("parallel"))
+    if plan is None:
+        return True
+    from superopt.optimizer.parallel.experts import ONE_DEVICE
+
+    cost = cast("Mapping[str, float]", report["cost"])
+    fits = any(each["name"] == ONE_DEVICE for each in cast("list[JsonObject]", plan["baselines"]))
+    return not fits or round(cost["before"] / cost["after"], 2) > 1
 
 
 def _print(job: Job, outcome: Outcome, output: Output) -> None:

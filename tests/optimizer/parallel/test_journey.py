@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from superopt import zoo
 from superopt.cli.main import run
@@ -46,6 +48,22 @@ def test_a_plan_is_written_read_again_and_replayed(model: Path) -> None:
     assert run(["replay", str(model), str(report), "-o", str(replayed)]) == 0
     assert out.read_bytes() == again.read_bytes() == replayed.read_bytes()
     assert api.check(model, out).passed
+
+
+def test_a_plan_that_gains_nothing_is_no_gain(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The squeezenet gains from two devices; a product of 4 x 4 does not."""
+    small = model.with_name("small.onnx")
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 4]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "x"], ["y"])], "small", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), small)
+    options = ["--cluster", str(model.with_name("pair.yaml")), "--budget", "6", "--require-gain", "--json"]
+    for path, code in ((model, 0), (small, 1)):
+        out = path.with_name(f"out-{path.name}")
+        assert run(["optimize", str(path), "-o", str(out), "--objective", "latency", *options]) == code
+        report = json.loads(capsys.readouterr().out)
+        assert report["returned"] == "optimized"
+        ratio = report["cost"]["before"] / report["cost"]["after"]
+        assert (round(ratio, 2) > 1) == (code == 0)
 
 
 def test_a_training_step_is_planned_and_still_trains(
