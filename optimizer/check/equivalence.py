@@ -165,7 +165,7 @@ class _Check:
             max_abs_error=total.max_abs_error,
             max_rel_error=total.max_rel_error,
             tolerance=reference.tolerance,
-            why=total.why if self._compared else "the original does not run on random inputs",
+            why=total.why if self._compared else self._reference.plan.refusal,
             weak=not self._alive,
             evidence=self._judge.evidence,
             sizes=self._sizes(),

@@ -27,6 +27,8 @@ Generator: TypeAlias = np.random.Generator
 SCALES = ("normal", "positive", "small", "large")
 """Distributions of floating point inputs, the most natural one first."""
 
+_NO_TENSORS = ("sequence_type", "optional_type")
+
 _DRAWN_BYTES = 16
 """Bytes of temporary memory per generated element: a float64 and its conversion."""
 
@@ -39,13 +41,19 @@ def _nothing() -> Mapping[str, int]:
 class InputPlan:
     """Plan for generating inputs: the model's ports with names for open dimensions, and the role of each.
     ``given`` are sizes requested by the user; ``settled`` are all sizes, if the model is known to run at
-    them."""
+    them; ``unsupported`` says why inputs can neither be drawn nor given, empty where they can."""
 
     ports: tuple[Port, ...]
     roles: Mapping[str, Role]
     dimensions: tuple[OpenDimension, ...]
     given: Mapping[str, int]
     settled: Mapping[str, int] = field(default_factory=_nothing)
+    unsupported: str = ""
+
+    @property
+    def refusal(self) -> str:
+        """What to say of a model that ran on no inputs."""
+        return self.unsupported or "the original does not run on random inputs"
 
     def draw(self, random: Generator, sizes: Mapping[str, int], scale: str) -> dict[str, Array]:
         """Draws one set of inputs; raises UnsupportedError for a type that cannot be generated, MemoryError
@@ -100,7 +108,17 @@ def plan_inputs(lifted: LiftedModel, ports: Sequence[Port], dims: Mapping[str, i
     roles = {port.name: role for port in named if (role := reading.role(port)) is not None}
     states = [name for name, role in roles.items() if isinstance(role, State)]
     dimensions = open_dimensions(named, _demanded(lifted, named), states)
-    return InputPlan(named, roles, dimensions, dims)
+    return InputPlan(named, roles, dimensions, dims, unsupported=_unsupported(lifted))
+
+
+def _unsupported(lifted: LiftedModel) -> str:
+    """Which inputs are not tensors, as one line; empty if all are."""
+    found = [
+        repr(info.name)
+        for info in lifted.source.as_given.proto.graph.input
+        if info.type.WhichOneof("value") in _NO_TENSORS
+    ]
+    return f"inputs of sequence or optional type are not supported: {', '.join(found)}" if found else ""
 
 
 def declared_ports(lifted: LiftedModel) -> tuple[Port, ...]:

@@ -46,12 +46,15 @@ def guess_sizes(lifted: LiftedModel, dims: Mapping[str, int]) -> Sizing:
     return _sizing(lifted, plan, next(plan.usual_sizes()))
 
 
-def given_inputs(lifted: LiftedModel, plan: InputPlan, path: Path) -> dict[str, Array]:
-    """Loads the inputs in a numpy archive; raises InvalidFileError where they do not fit the model,
-    InvalidOptionError where they contradict a requested size."""
+def given_inputs(lifted: LiftedModel, plan: InputPlan, path: Path | None) -> tuple[dict[str, Array], ...]:
+    """Loads the inputs in a numpy archive; none without a path, and for a model whose inputs no archive can
+    hold. Raises InvalidFileError where they do not fit the model, InvalidOptionError where they contradict a
+    requested size."""
+    if path is None or plan.unsupported:
+        return ()
     arrays = load_inputs(path, declared_ports(lifted))
     check_agreement(plan.given, plan.sizes_of(arrays), str(path))
-    return arrays
+    return (arrays,)
 
 
 def settle_sizes(

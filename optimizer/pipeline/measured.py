@@ -113,6 +113,8 @@ class MeasuredTrial(Trial[PricedVariant]):
         """Determines sizes, prices, searches; raises UnchangedError where the budget is too short, or the
         original does not run."""
         prepared, schedule = self._prepared, self._schedule
+        if prepared.inputs.unsupported:
+            raise UnchangedError(prepared.inputs.unsupported)
         self._require_time()
         ends = time.monotonic() + _SETTLING_SHARE * schedule.left
         lifted = self._request.lifted

@@ -87,7 +87,7 @@ def prepare(request: Request) -> Prepared:
     check_dims(options.dims, tuple(lifted.symbols))
     protected = kept_nodes(lifted, options.keep)
     inputs = plan_inputs(lifted, declared_ports(lifted), options.dims)
-    given = () if options.inputs is None else (given_inputs(lifted, inputs, options.inputs),)
+    given = given_inputs(lifted, inputs, options.inputs)
     return Prepared(request, usable, protected, canonicalise(lifted, protected), inputs, given)
 
 

@@ -286,7 +286,7 @@ class SimulatedTrial(Trial[PlannedVariant]):
             self._unchecked = f"the original cannot be run on this machine: {error}"
             return
         if reference.first() is None:
-            self._unchecked = refusal_of(options)
+            self._unchecked = self._prepared.inputs.unsupported or refusal_of(options)
             return
         reference.sampling = replace(reference.sampling, deadline=request.started + options.budget)
         self._equality = Equality(original, reference)

@@ -50,7 +50,7 @@ def compared_sources(
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         loaded, compared = (_loaded(model, Path(directory)) for model in (lifted, other))
         plan = plan_inputs(lifted, loaded.inputs, dims)
-        given = () if inputs is None else (load_inputs(inputs, declared_ports(lifted)),)
+        given = () if inputs is None or plan.unsupported else (load_inputs(inputs, declared_ports(lifted)),)
         plan = plan.at(plan.sizes_of(given[0])) if given else plan
         sampling = Sampling(samples, seed, tolerance, given, deadline)
         return check_equivalence(Reference(loaded, plan, sampling, lifted.source), compared)

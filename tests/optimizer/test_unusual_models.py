@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from superopt.errors import InvalidOptionError
+from superopt.journeys.comparing import compared_sources
 from superopt.onnx_io import lift, load_model
 from superopt.ops.matrix import Matmul
 from superopt.optimizer import Measured, Options, optimize
@@ -101,6 +102,37 @@ def test_weights_that_are_inputs_too_are_counted(ir: int, overridable: int, cost
         proto.graph.input.append(port)
     proto.ir_version = ir
     assert run(lift(load_model(proto)), costs, max_candidates=0).report.model.overridable == overridable
+
+
+FOUR_NUMBERS = helper.make_tensor_type_proto(TensorProto.FLOAT, [4])
+
+
+@pytest.mark.parametrize(
+    ("made", "op"),
+    [
+        (helper.make_optional_type_proto(FOUR_NUMBERS), node("OptionalGetElement", "sq", "z")),
+        (helper.make_sequence_type_proto(FOUR_NUMBERS), node("ConcatFromSequence", "sq", "z", axis=0)),
+    ],
+    ids=["optional", "sequence"],
+)
+def test_inputs_that_are_not_tensors_are_named(
+    made: onnx.TypeProto, op: onnx.NodeProto, tmp_path: Path, costs: MemoryCostStore
+) -> None:
+    proto = small(
+        [op, node("Add", "x z", "y")],
+        [value("x", [1]), helper.make_value_info("sq", made)],
+        [value("y", ["n"])],
+        opset=18,
+    )
+    archive = tmp_path / "inputs.npz"
+    np.savez(archive, x=np.ones(1, np.float32))
+    said = "inputs of sequence or optional type are not supported: 'sq'"
+    source = load_model(proto)
+    for inputs in (None, archive):
+        report = run(lift(source), costs, inputs=inputs).report
+        assert (report.returned, report.why) == ("original", said)
+        verdict = compared_sources(source, source, inputs=inputs)
+        assert (verdict.passed, verdict.why) == (False, said)
 
 
 def test_tensors_without_elements(costs: MemoryCostStore) -> None:

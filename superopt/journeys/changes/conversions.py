@@ -139,7 +139,7 @@ class _Trial:
         """Opens the original, and runs it on samples. Raises RuntimeRefusedError where it does not run."""
         loaded = LoadedModel(file, options.threads or physical_cores())
         plan = plan_inputs(lifted, loaded.inputs, report.sizes.priced or options.dims)
-        given = () if options.inputs is None else (given_inputs(lifted, plan, options.inputs),)
+        given = given_inputs(lifted, plan, options.inputs)
         sampling = Sampling(options.samples, options.seed, None, given, deadline)
         references = {
             kind: Reference(loaded, plan, replace(sampling, tolerance=allowed), lifted.source)
@@ -148,7 +148,7 @@ class _Trial:
         }
         first = next(iter(references.values())).first()
         if first is None:
-            raise RuntimeRefusedError("the original does not run on random inputs")
+            raise RuntimeRefusedError(plan.refusal)
         return _Trial(file, references, first.feeds, options, deadline)
 
     def tried(self, kind: str, accepted: _Accepted) -> Iterator[tuple[Conversion, _Accepted]]:

@@ -129,12 +129,12 @@ class _Trial:
         file = runnable_original(lifted, directory)
         loaded = LoadedModel(file, threads)
         plan = plan_inputs(lifted, loaded.inputs, found.report.sizes.priced or options.dims)
-        given = () if options.inputs is None else (given_inputs(lifted, plan, options.inputs),)
+        given = given_inputs(lifted, plan, options.inputs)
         sampling = Sampling(options.samples, options.seed, options.tolerance, given, deadline)
         reference = Reference(loaded, plan, sampling, lifted.source)
         first = reference.first()
         if first is None:
-            raise RuntimeRefusedError("the original does not run on random inputs")
+            raise RuntimeRefusedError(plan.refusal)
         return _Trial(file, reference, first.feeds, threads, deadline, directory)
 
     def arranged(self, found: optimizer.Result, limit: int) -> optimizer.Result:
