@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Flag, auto
+from numbers import Integral
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
@@ -147,6 +148,8 @@ class Option:
         match self.kind:
             case "number" if value is not None and value != self.word:
                 return float(cast("float", value))
+            case "integer" | "sizes" | "settings":
+                return plain(value)
             case "names":
                 return tuple(cast("list[str]", value))
             case "file" if value is not None:
@@ -199,12 +202,29 @@ class Option:
             return _is_name(value) and (
                 not self.pattern or re.fullmatch(self.pattern, str(value)) is not None
             )
-        if not isinstance(value, int | float if self.kind == "number" else int) or isinstance(value, bool):
+        if isinstance(value, bool) or not isinstance(
+            value, Integral | float if self.kind == "number" else Integral
+        ):
             return False
-        is_low = (self.least is not None and value < self.least) or (
-            self.above is not None and value <= self.above
+        number = cast("float", value)
+        is_low = (self.least is not None and number < self.least) or (
+            self.above is not None and number <= self.above
         )
-        return abs(value) <= sys.float_info.max and not is_low and (self.most is None or value <= self.most)
+        return abs(number) <= sys.float_info.max and not is_low and (self.most is None or number <= self.most)
+
+
+def plain(value: object) -> object:
+    """The value with whole numbers of Python in place of other ones, as those of numpy, also by name."""
+    match value:
+        case bool():
+            return value
+        case Integral():
+            return int(value)
+        case Mapping():
+            entries = cast("Mapping[str, object]", value).items()
+            return {name: plain(one) for name, one in entries}
+        case _:
+            return value
 
 
 def _is_name(value: object) -> bool:

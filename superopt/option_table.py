@@ -9,7 +9,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, TypeAlias, cast, get_args, get_type_hints
 
 from superopt.errors import InvalidOptionError
-from superopt.option import Kind, Mismatch, Option
+from superopt.option import Kind, Mismatch, Option, plain
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -65,3 +65,10 @@ def require(found: Iterable[Mismatch]) -> None:
     """Raises InvalidOptionError for the first mismatch, if there is one."""
     for mismatch in found:
         raise InvalidOptionError(str(mismatch))
+
+
+def keep_plain(table: OptionTable, settings: DataclassInstance) -> None:
+    """Puts whole numbers of Python in place of other ones, as those of numpy, into frozen settings."""
+    for option in table.values():
+        if option.kind in ("integer", "sizes", "settings"):
+            object.__setattr__(settings, option.field, plain(getattr(settings, option.field)))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Literal, cast
 
 from superopt.option import Choice, Mismatch, Option, Surface
-from superopt.option_table import REPEATED, OptionTable, declared, mismatches, require
+from superopt.option_table import REPEATED, OptionTable, declared, keep_plain, mismatches, require
 from superopt.step_options import PRECISION_OPTIONS, STEP_OPTIONS
 
 TRAINING = "training"
@@ -174,6 +174,7 @@ class Options:
     def __post_init__(self) -> None:
         values = {name: cast("object", getattr(self, option.field)) for name, option in OPTIONS.items()}
         require(wrong_options(OPTIONS, values, is_cluster=self.cluster is not None))
+        keep_plain(OPTIONS, self)
 
     @property
     def builds_step(self) -> bool:

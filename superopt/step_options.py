@@ -10,7 +10,7 @@ from typing import Annotated, Literal, cast
 
 from superopt.errors import InvalidOptionError
 from superopt.option import Choice, Option, Surface
-from superopt.option_table import OptionTable, declared, mismatches, require
+from superopt.option_table import OptionTable, declared, keep_plain, mismatches, require
 
 RATE_INPUT: Literal["input"] = "input"
 """The learning rate that is an input of the step."""
@@ -149,7 +149,8 @@ _SWITCH = (Choice("on", "masks drawn anew for every step"), Choice("off", "no ma
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """What of the model is trained, and how its forward pass differs from inference."""
+    """What of the model is trained, and how its forward pass differs from inference. Raises
+    InvalidOptionError for a value that makes no sense."""
 
     prediction: Annotated[
         str | None, Option("The output that the loss compares", unset="the first floating-point output")
@@ -171,6 +172,9 @@ class ModelSettings:
         ),
     ] = "n"
     dropout: Annotated[str, Option("Dropout", _SWITCH)] = "on"
+
+    def __post_init__(self) -> None:
+        _require_valid(MODEL_OPTIONS, self)
 
 
 _PRECISIONS = (
@@ -261,6 +265,9 @@ def decimal(number: float) -> Fraction:
     return Fraction(str(number))
 
 
-def _require_valid(table: OptionTable, settings: LossSettings | UpdateSettings | PrecisionSettings) -> None:
+def _require_valid(
+    table: OptionTable, settings: LossSettings | UpdateSettings | ModelSettings | PrecisionSettings
+) -> None:
     values = {name: cast("object", getattr(settings, option.field)) for name, option in table.items()}
     require(mismatches(table, values, is_cluster=False))
+    keep_plain(table, settings)

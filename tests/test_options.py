@@ -12,6 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Literal, get_args
 
+import numpy as np
 import pytest
 
 import superopt
@@ -25,6 +26,7 @@ from superopt.option import Option, Surface
 from superopt.options import DEFAULTS, OPTIONS, offered, options_table
 from superopt.server.options import option_fields, options_schema, service_options
 from superopt.server.settings import Settings
+from superopt.step_options import ModelSettings, StepSettings, UpdateSettings
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -247,6 +249,26 @@ def test_options_are_read_without_what_does_the_work() -> None:
 def test_a_bad_value_is_said_with_what_was_expected(values: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidOptionError, match=f"^{message}"):
         Options.from_json(values)
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
+    four, truth = np.int64(4), np.True_
+    given: dict[str, object] = {"dims": {"n": four}, "threads": np.int32(1), "budget": np.uint8(5)}
+    assert json.dumps(Options.from_python(given).to_request()) == json.dumps(
+        Options(dims={"n": 4}, threads=1, budget=5.0).to_request()
+    )
+    training = {"loss": "mse", "accumulate": four}
+    for options in (
+        Options.from_json({"seed": four, "objective": "training", "training": training}),
+        Options(seed=four, objective="training", training=training),  # type: ignore[arg-type]
+    ):
+        request = json.loads(json.dumps(options.to_request()))
+        assert (request["seed"], request["training"]["accumulate"]) == (4, 4)
+    step = StepSettings(ModelSettings(freeze={"n": four}), update=UpdateSettings(accumulate=four))  # type: ignore[arg-type]
+    assert (type(step.model.freeze["n"]), type(step.update.accumulate)) == (int, int)
+    for wrong in (truth, np.float32(4), np.int64(0)):
+        with pytest.raises(InvalidOptionError, match=r"^threads: expected a whole number"):
+            Options.from_python({"threads": wrong})
 
 
 @pytest.mark.parametrize("option", OPTIONS.values(), ids=OPTIONS)

@@ -169,7 +169,7 @@ def optimize(
             model=path,
             output=directory.path / "optimized.onnx",
             options=options.to_request(),
-            budget=budget,
+            budget=options.budget,
             started=started,
             database=database,
             extras={
