@@ -372,3 +372,27 @@ def test_a_model_lies_at_an_open_descriptor(model: Path) -> None:
     with model.open("rb") as file:
         job = _job(Path(f"/dev/fd/{file.fileno()}"), "read", budget=30.0)
         assert run_job(job).report["why"] == f"{model.stat().st_size} bytes"
+
+
+@pytest.mark.parametrize("objective", ["latency", "training"])
+def test_a_model_without_a_file_of_its_own_is_named_as_the_user_does(tmp_path: Path, objective: str) -> None:
+    with pytest.raises(InvalidModelError, match=r"^the model is empty; expected an ONNX model$"):
+        superopt.optimize(b"", budget=5, objective=objective)
+    model = tmp_path / "net.onnx"
+    network = _network(np.ones((4, 4), np.float32))
+    onnx.save(network, model, save_as_external_data=True, location="w.bin", size_threshold=0)
+    said = "tensor 'w' is stored in 'w.bin', which is not next to it; give the model by its path"
+    with pytest.raises(InvalidModelError) as raised:
+        superopt.optimize(model.read_bytes(), budget=5, objective=objective)
+    assert str(raised.value) == f"the model: {said}"
+    words = ["optimize", "-", "-o", str(tmp_path / "out.onnx"), "--objective", objective]
+    with model.open("rb") as file:
+        ended = subprocess.run(
+            [sys.executable, "-m", "superopt", *words],
+            stdin=file,
+            capture_output=True,
+            check=False,
+            text=True,
+        )
+    assert ended.returncode == 2
+    assert f"standard input: {said}" in ended.stderr

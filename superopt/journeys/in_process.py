@@ -145,6 +145,7 @@ def optimize_with(
     plan: Mapping[str, object] | None = None,
     know: Callable[[dict[str, object]], None] = lambda _: None,
     cancel: CancelToken | None = None,
+    called: str = "",
 ) -> Result:
     """An equivalent model that is measurably better, or the original. Runs in this process without
     supervision (unlike ``superopt.optimize``). The budget counts from ``started`` (monotonic clock).
@@ -152,14 +153,15 @@ def optimize_with(
     ``library`` is the library version to use, if its proofs are still valid; by default the current one.
     ``plan`` is evaluated on the ``cluster`` in place of a search: a report, or the section about its plan.
     ``know`` is called with a description of the model, as JSON values, before work begins. ``cancel`` can
-    end the search early. Raises InvalidModelError, InvalidOptionError, MissingServiceError.
+    end the search early. Messages name what a temporary file is ``called``. Raises InvalidModelError,
+    InvalidOptionError, MissingServiceError.
     """
     began = time.monotonic() if started is None else started
     cancel = cancel or CancelToken()
     if options.inputs is not None:
         require_archive(options.inputs)
     searching = leaving_time(without_conversions(options))
-    source = load_model(model, loads)
+    source = load_model(model, loads, called)
     know({"nodes": len(source.proto.graph.node)})
     source = as_requested(source, options)
     source = replace(source, apart=names_apart(source, options.dims, options.inputs))

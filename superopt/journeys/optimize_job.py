@@ -74,9 +74,10 @@ def optimized(arguments: JsonObject, progress: Tell) -> api.Result:
     from superopt.journeys.training_job import built_step  # imports much that other jobs do not need
 
     _told(progress, Progress("step", _seconds(request), 0, math.nan, math.nan))
-    step = built_step(path, request.options, _scratch())
+    step = built_step(path, request.options, _scratch(), request.called)
     progress({"known": {ORIGINAL: str(step.path), "training": step.section}})
-    result = _in_pieces(step.path, request.of_step(), progress)
+    called = request.called if step.section is None else ""
+    result = _in_pieces(step.path, replace(request.of_step(), called=called), progress)
     options = request.options.to_json()
     training = {**(step.section or {}), **(result.report.training or {})} or None
     return replace(result, report=replace(result.report, options=options, training=training))
@@ -133,6 +134,7 @@ class _Request:
     plan: str | None
     database: str | None
     started: float | None
+    called: str = ""
 
     def of_step(self) -> _Request:
         """The same for the step that was built, in which sizes are fixed already."""
@@ -156,6 +158,7 @@ def _request(arguments: JsonObject) -> _Request:
         cast("str | None", arguments.get("plan")),
         cast("str | None", arguments["database"]),
         cast("float | None", arguments["started"]),
+        str(arguments.get("called", "")),
     )
 
 
@@ -180,6 +183,7 @@ def _optimized(path: Path, request: _Request, progress: Tell, given: Path | None
         plan=None if request.plan is None else _read_plan(request.plan, path, given),
         know=know,
         cancel=CancelToken(interrupted=finishing),
+        called=request.called,
     )
 
 
@@ -197,9 +201,8 @@ def optimize(arguments: JsonObject, progress: Tell) -> JsonObject:
 def copy(arguments: JsonObject, progress: Tell) -> JsonObject:
     """Copies a model unchanged, with external data beside it."""
     del progress
-    LoweredModel.of_source(load_model(Path(str(arguments["model"])), loads), {}).save(
-        str(arguments["output"])
-    )
+    source = load_model(Path(str(arguments["model"])), loads, str(arguments.get("called", "")))
+    LoweredModel.of_source(source, {}).save(str(arguments["output"]))
     return {}
 
 

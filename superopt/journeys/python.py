@@ -36,6 +36,9 @@ from superopt.substitution_db.rules.versions import PublishedRules
 OptimizableModel: TypeAlias = "ModelSource | TorchModule"
 ProgressCallback: TypeAlias = Callable[[Progress], None]
 
+_MODEL = "the model"
+"""What messages and reports call a model that is not in a file."""
+
 
 def optimize(
     model: OptimizableModel,
@@ -178,6 +181,7 @@ def optimize(
                 "objects": str(directory.path / "report"),
             },
             function=OPTIMIZE,
+            called="" if isinstance(model, str | Path) else _MODEL,
         )
         return _result(job, progress, directory)
 
@@ -238,7 +242,7 @@ def _as_file(model: ModelSource, directory: Path) -> Path:
     """The model as a file, written if necessary."""
     if isinstance(model, str | Path):
         return Path(model)
-    path = directory / "the model"
+    path = directory / _MODEL
     if isinstance(model, bytes):
         path.write_bytes(model)
     else:

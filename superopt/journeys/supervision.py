@@ -22,7 +22,14 @@ from pathlib import Path
 from typing import cast
 
 from superopt.errors import INTERNAL_ERROR, InvalidModelError, InvalidOptionError, SuperoptError
-from superopt.files import atomic_path, can_be_read_once, descriptors_in, sha256_of, write_atomically
+from superopt.files import (
+    STANDARD_INPUT,
+    atomic_path,
+    can_be_read_once,
+    descriptors_in,
+    sha256_of,
+    write_atomically,
+)
 from superopt.journeys.fallback_report import fallback_report
 from superopt.option_table import require
 from superopt.options import DEFAULTS, OPTIONS, TRAINING
@@ -76,7 +83,8 @@ class Job:
     answer has the ``report``. A function that writes ``reports`` tells ``{"finished": answer}`` before, when
     the model is written, and ``{"reported": path}`` after each. The budget counts from ``started`` (monotonic
     clock). What the function prints goes to the descriptors ``stdout`` and ``stderr``. Where nobody
-    ``is_reading`` the report, it may lack the model's hash.
+    ``is_reading`` the report, it may lack the model's hash. Where the file is a temporary copy of what the
+    user gave, messages name what it is ``called``.
     """
 
     model: Path
@@ -91,6 +99,7 @@ class Job:
     stdout: int | None = None
     stderr: int | None = None
     is_reading: bool = True
+    called: str = ""
 
     @property
     def arguments(self) -> JsonObject:
@@ -98,6 +107,7 @@ class Job:
         return {
             **self.extras,
             "model": str(self.model),
+            "called": self.called,
             "output": None if self.output is None else str(self.output),
             "options": dict(self.options),
             "database": self.database,
@@ -225,12 +235,13 @@ def _with_file(job: Job, directory: Path) -> Job:
     try:
         if not can_be_read_once(job.model):
             return job
-        stored = directory / "the model"
+        called = "standard input" if job.model == STANDARD_INPUT else str(job.model)
+        stored = directory / Path(called).name
         with job.model.open("rb") as pipe, stored.open("wb") as file:
             shutil.copyfileobj(pipe, file)
     except OSError:
         return job  # the job reports the error
-    return replace(job, model=stored)
+    return replace(job, model=stored, called=called)
 
 
 def _ended(
@@ -329,11 +340,12 @@ def _original(job: Job, state: JsonObject, why: str, is_broken: bool) -> Outcome
         job = replace(job, model=_subject(job, state))
     elif _builds_step(job):
         raise InvalidOptionError(f"{job.model.name}: the training step could not be built: {why}")
+    shown = job.called or job.model
     try:
         if not is_model(job.model):
-            raise InvalidModelError(f"{job.model} is not a valid ONNX file, and reading it took too long")
+            raise InvalidModelError(f"{shown} is not a valid ONNX file, and reading it took too long")
     except OSError as error:
-        raise InvalidModelError(f"{job.model} cannot be read: {error.strerror}") from None
+        raise InvalidModelError(f"{shown} cannot be read: {error.strerror}") from None
     with ThreadPoolExecutor(1) as pool:
         known = cast("str | None", state.get(SHA256))
         hashed = pool.submit(sha256_of, job.model) if job.is_reading and known is None else None
@@ -353,14 +365,17 @@ def _write_original(job: Job, output: Path) -> None:
     if may_have_external_data(model):
         ending = run_in_child(
             _COPY,
-            {"model": str(model), "output": str(output)},
+            {"model": str(model), "called": job.called, "output": str(output)},
             ResourceLimits(_COPY_SECONDS),
             writes=(output,),
             stdout=job.stdout,
             stderr=job.stderr,
             descriptors=descriptors_in(job.written),
         )
-        result_of(ending, lambda: InvalidModelError(f"{model}: the original could not be copied either"))
+        result_of(
+            ending,
+            lambda: InvalidModelError(f"{job.called or model}: the original could not be copied either"),
+        )
         return
     with atomic_path(output) as part:
         shutil.copyfile(model, part)

@@ -31,11 +31,11 @@ class JobStep:
     section: Mapping[str, object] | None
 
 
-def built_step(model: Path, options: Options, directory: Path) -> JobStep:
+def built_step(model: Path, options: Options, directory: Path, called: str = "") -> JobStep:
     """The training step of a model, in a file of the directory; a model that is a step is taken as it is, or
     with another precision of its nodes. Raises InvalidModelError for a model that cannot be trained, and
-    InvalidOptionError."""
-    source = load_model(model, loads)
+    InvalidOptionError. Messages name what a temporary file is ``called``."""
+    source = load_model(model, loads, called)
     if is_step(source.proto):
         if options.training and PRECISION_OPTIONS.keys() >= options.training.keys():
             return _with_precision(model, source, options, directory)

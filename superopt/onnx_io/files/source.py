@@ -137,11 +137,12 @@ class SourceModel:
 OLDEST_OPSET = 7
 
 
-def load_model(source: ModelSource, accepts: Accepts | None = None) -> SourceModel:
+def load_model(source: ModelSource, accepts: Accepts | None = None, called: str = "") -> SourceModel:
     """Reads and validates a model. Raises InvalidModelError with one sentence for a file that is missing,
     unreadable, empty or not an ONNX model, for cycles, for external data that is missing, too short, or
     outside the model's directory, and for a model that the ONNX checker rejects, unless ``accepts`` tells
-    that a runtime loads it."""
+    that a runtime loads it. A file that is a temporary copy of what the user gave is ``called`` that in
+    messages."""
     if isinstance(source, onnx.ModelProto):
         copy = onnx.ModelProto()
         copy.CopyFrom(source)
@@ -151,10 +152,11 @@ def load_model(source: ModelSource, accepts: Accepts | None = None) -> SourceMod
     if not isinstance(source, str | PathLike):
         return _from_onnx_ir(source, accepts)
     path = Path(source)
-    content = _read(path)
-    return _checked(
-        _parsed(content, str(path)), content, path.absolute().parent, str(path), accepts, in_file=path
-    )
+    content, name, base = _read(path), called or str(path), path.absolute().parent
+    proto = _parsed(content, name)
+    if called:
+        _require_beside(proto, base, name)
+    return _checked(proto, content, base, name, accepts, in_file=path)
 
 
 def external_locations(path: Path) -> tuple[str, ...]:
@@ -163,6 +165,17 @@ def external_locations(path: Path) -> tuple[str, ...]:
     source = load_model(path)
     outside = filter(is_external, tensors_in_model(source.proto))
     return tuple(dict.fromkeys(external_place(tensor, source.name).location for tensor in outside))
+
+
+def _require_beside(proto: onnx.ModelProto, base: Path, name: str) -> None:
+    """Raises InvalidModelError for a tensor whose file was not copied with the model."""
+    for tensor in filter(is_external, tensors_in_model(proto)):
+        location = external_place(tensor, name).location
+        if not (base / location).exists():
+            raise InvalidModelError(
+                f"{name}: tensor {tensor.name!r} is stored in {location!r}, which is not next to it; give "
+                "the model by its path"
+            )
 
 
 def _read(path: Path) -> bytes:
