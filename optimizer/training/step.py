@@ -38,6 +38,7 @@ from superopt.optimizer.training.description import (
     StepDescription,
 )
 from superopt.optimizer.training.losses import add_cotangents, add_loss
+from superopt.optimizer.training.metadata import is_step
 from superopt.optimizer.training.parts import (
     Differentiated,
     Forward,
@@ -106,6 +107,8 @@ class _Step:
         adjoints: tuple[Adjoint, ...],
         device: DeviceKind | None,
     ) -> None:
+        if is_step(source.proto):
+            raise InvalidModelError(f"{source.name} is a training step already; superopt train runs it")
         if source.fixed_reason is not None:
             raise UnsupportedError(f"{source.name} cannot be trained: {source.fixed_reason}")
         frozen = freeze(source, settings.model.freeze) if settings.model.freeze else source

@@ -14,6 +14,7 @@ from superopt.journeys.training import train_graph
 from superopt.optimizer.training.description import Role
 from superopt.optimizer.training.running import Step
 from superopt.step_options import StepSettings
+from tests.optimizer.training.steps import linear_step
 
 W = "float[4,3] w = {1, -1, 0.5, 2, 0, 1, -1, 1, 1, -2, 0.5, 1}"
 IR = '<ir_version: 8, opset_import: ["" : 18, "my" : 1]>'
@@ -122,7 +123,17 @@ REFUSED: dict[str, tuple[onnx.ModelProto, dict[str, object], str]] = {
         {},
         "without a tensor named 'labels'",
     ),
-    "no parameters": (model("y = Relu(x)", "float c = {1}"), {}, "leaves none of 1 initialisers"),
+    "no parameters": (
+        model("y = Relu(x)", "int64 c = {1}"),
+        {},
+        "the model has no floating-point parameters",
+    ),
+    "only constants": (
+        model("y = Relu(x)", "float c = {1}"),
+        {},
+        "the model has no floating-point parameters, only constants, as 'c'; those that are named with",
+    ),
+    "a step": (linear_step(), {}, "the model is a training step already"),
     "a loss without parameters": (
         model(LINEAR, outputs="float[n,4] x, float[n,3] y"),
         {},

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from superopt.errors import InvalidModelError, InvalidOptionError
+from superopt.errors import InvalidInputError, InvalidModelError, InvalidOptionError
 from superopt.onnx_io.changes.raise_opset import raise_ir
 from superopt.onnx_io.files.external import is_external
 from superopt.onnx_io.node_building import copy_of
@@ -98,8 +98,9 @@ def overridable_parameters(
     their names in the order of the initialisers. Parameters are the float32 and float64 initialisers that
     match a pattern of ``trainable`` and none of ``frozen``, and that are no constants: see ``Roles``. A
     pattern that is the name of an initialiser makes that one a parameter in any case. Raises
-    InvalidModelError for a parameter that is float16, bfloat16 or dequantised, and InvalidOptionError for a
-    pattern other than * that no initialiser matches, and where no parameter is left."""
+    InvalidModelError for a parameter that is float16, bfloat16 or dequantised, and for a model without
+    parameters, InvalidOptionError for a pattern other than * that no initialiser matches, and where patterns
+    leave no parameter."""
     copy = copy_of(model)
     raise_ir(copy)
     constants = _store_constants(copy.graph)
@@ -117,12 +118,27 @@ def overridable_parameters(
             _require_trainable(tensor)
             names.append(name)
     if not names:
-        raise InvalidOptionError(
+        raise _without_parameters(list(stored.values()), trainable, frozen)
+    _override(copy.graph, [stored[name] for name in names])
+    return copy, tuple(names)
+
+
+def _without_parameters(
+    stored: Sequence[TensorProto], trainable: Sequence[str], frozen: Sequence[str]
+) -> InvalidInputError:
+    """Why no parameter is left: because of patterns, or the model has none."""
+    if tuple(trainable) != ("*",) or frozen:
+        return InvalidOptionError(
             f"trainable: expected patterns that match parameters, got {', '.join(trainable)}, without "
             f"{', '.join(frozen) or 'exceptions'}, which leaves none of {len(stored)} initialisers"
         )
-    _override(copy.graph, [stored[name] for name in names])
-    return copy, tuple(names)
+    constants = [tensor.name for tensor in stored if tensor.data_type in TRAINABLE_TYPES]
+    if not constants:
+        return InvalidModelError("the model has no floating-point parameters")
+    return InvalidModelError(
+        f"the model has no floating-point parameters, only constants, as {constants[0]!r}; those that are "
+        "named with --trainable are trained in any case"
+    )
 
 
 class Roles:
