@@ -31,6 +31,10 @@ class UnchangedError(Exception):
     """The original is returned; the message gives the reason."""
 
 
+class NotRunError(UnchangedError):
+    """The original is returned, because it does not run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Compared:
     """A rewritten model as loaded by the runtime: the file, its executed kernels where requested, and the

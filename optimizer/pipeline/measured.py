@@ -25,7 +25,7 @@ from superopt.optimizer.cost import (
 from superopt.optimizer.cost.runtime.session import Provider, misdeclared
 from superopt.optimizer.explanation import Explanation, Findings, explain
 from superopt.optimizer.pipeline.decision import Decision
-from superopt.optimizer.pipeline.judge import Equality, Trial, UnchangedError
+from superopt.optimizer.pipeline.judge import Equality, NotRunError, Trial, UnchangedError
 from superopt.optimizer.pipeline.original import Original
 from superopt.optimizer.pipeline.prepare import Prepared, refusal_of
 from superopt.optimizer.pipeline.report import CostSummary, MemorySummary, Report, SearchSummary, SizesSummary
@@ -110,18 +110,18 @@ class MeasuredTrial(Trial[PricedVariant]):
         return super().assignment if self._sizing is None else self._sizing.assignment
 
     def _search(self, original: Original) -> PricedVariant:
-        """Determines sizes, prices, searches; raises UnchangedError where the budget is too short, or the
-        original does not run."""
+        """Determines sizes, prices, searches; raises UnchangedError where the budget is too short,
+        NotRunError where the original does not run."""
         prepared, schedule = self._prepared, self._schedule
         if prepared.inputs.unsupported:
-            raise UnchangedError(prepared.inputs.unsupported)
+            raise NotRunError(prepared.inputs.unsupported)
         self._require_time()
         ends = time.monotonic() + _SETTLING_SHARE * schedule.left
         lifted = self._request.lifted
         sizing = settle_sizes(lifted, prepared.inputs, prepared.given, original.opened, ends)
         self._sizing = sizing
         if sizing.runs is False:
-            raise UnchangedError(refusal_of(self._request.options, sizing.guessed))
+            raise NotRunError(refusal_of(self._request.options, sizing.guessed))
         schedule.running = original.first_run(sizing.plan)
         if original.is_large:
             original.release()
@@ -302,7 +302,7 @@ class MeasuredTrial(Trial[PricedVariant]):
         reference = original.reference(self._sizing.plan, schedule.deadline - schedule.timing)
         first = reference.first()
         if first is None:
-            raise UnchangedError(refusal_of(request.options))
+            raise NotRunError(refusal_of(request.options))
         self._misdeclared = misdeclared(reference.outputs, first.outputs)
         began = time.monotonic()
         reference.repeated()

@@ -17,7 +17,7 @@ from superopt.optimizer.cost import Origin, Sizes
 from superopt.optimizer.cost.runtime.session import RuntimeRefusedError
 from superopt.optimizer.pipeline.bisection import OnSuspect
 from superopt.optimizer.pipeline.inventory import Inventories, inventory_of
-from superopt.optimizer.pipeline.judge import AnyTrial, Judge, UnchangedError
+from superopt.optimizer.pipeline.judge import AnyTrial, Judge, NotRunError, UnchangedError
 from superopt.optimizer.pipeline.original import Original
 from superopt.optimizer.pipeline.prepare import Request, prepare, refusal_of
 from superopt.optimizer.pipeline.report import (
@@ -32,7 +32,7 @@ from superopt.optimizer.pipeline.report import (
     SearchSummary,
 )
 from superopt.optimizer.pipeline.verdict import Variant, Verdict, rejections
-from superopt.optimizer.search import CancelToken, ProgressCallback, TraceStep
+from superopt.optimizer.search import CancelToken, ProgressCallback, StoppedBy, TraceStep
 from superopt.options import Options
 from superopt.rewriting import Substitution
 
@@ -76,7 +76,7 @@ def optimize(
         raise
     except MemoryError as error:
         _LOG.exception("optimizing %s failed", lifted.source.name)
-        return pipeline.original(f"{refusal_of(options)}: {error or 'not enough memory'}")
+        return pipeline.not_run(f"{refusal_of(options)}: {error or 'not enough memory'}")
     except Exception as error:
         if isinstance(error, InvalidInputError) and pipeline.trial is None:
             raise
@@ -100,10 +100,12 @@ class Pipeline:
         with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
             try:
                 verdict = trial.run(Original(prepared, trial.provider, Path(directory)))
+            except NotRunError as error:
+                return self.not_run(str(error))
             except UnchangedError as unchanged:
                 return self.original(str(unchanged))
             except RuntimeRefusedError as error:
-                return self.original(f"the original does not run: {error}")
+                return self.not_run(f"the original does not run: {error}")
             variant, model = verdict.variant, verdict.model
             assert model is not None, "what was judged is returned"
             report = self._report(verdict, verdict.why)
@@ -111,12 +113,22 @@ class Pipeline:
 
     def original(self, why: str) -> Result:
         """Returns the original, with the reason."""
+        return self._unchanged(why, "budget")
+
+    def not_run(self, why: str) -> Result:
+        """Returns the original, which does not run, with the reason."""
+        return self._unchanged(why, "not_run")
+
+    def _unchanged(self, why: str, stopped_by: StoppedBy) -> Result:
         lifted = self.request.lifted
         model = LoweredModel.of_source(lifted.source, lifted.names)
-        return Result(lifted.graph, Plan(), (), model, self._report(None, why))
+        return Result(lifted.graph, Plan(), (), model, self._report(None, why, stopped_by))
 
-    def _report(self, accepted: Verdict[Variant] | None, why: str) -> Report:
-        """The report for the variant of a verdict, or for the original without one."""
+    def _report(
+        self, accepted: Verdict[Variant] | None, why: str, stopped_by: StoppedBy = "budget"
+    ) -> Report:
+        """The report for the variant of a verdict, or for the original without one; ``stopped_by`` says why
+        there was no search, if so."""
         request, trial, judged = self.request, self.trial, accepted
         if judged is None and trial is not None:
             judged = trial.last
@@ -137,7 +149,7 @@ class Pipeline:
                 if equivalence is None
                 else EquivalenceSummary.of(equivalence)
             ),
-            search=SearchSummary(request.options.search, 0.0, 0, 0.0, "budget"),
+            search=SearchSummary(request.options.search, 0.0, 0, 0.0, stopped_by),
             canonical=() if accepted is None else accepted.variant.canonical,
             trace=trace,
             fusion=tuple(group.members for group in plan.fusion.values()),

@@ -17,8 +17,9 @@ Phase: TypeAlias = Literal["step", "pricing", "search", "check", "timing"]
 """Building a training step, and the phases of optimising it or a model."""
 
 StoppedBy: TypeAlias = Literal[
-    "exhausted", "max_candidates", "patience", "budget", "interrupted", "cancelled"
+    "exhausted", "max_candidates", "patience", "budget", "interrupted", "cancelled", "not_run"
 ]
+"""Why a search ended; ``not_run``: there was none, because the original does not run."""
 
 
 class CancelToken:

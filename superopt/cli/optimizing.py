@@ -84,6 +84,8 @@ def warnings_of(report: Report, arguments: JsonObject) -> list[str]:
 
 
 def _search(search: SearchSummary) -> str:
+    if search.stopped_by == "not_run":
+        return "none, because the original does not run"
     ended = f"stopped by: {search.stopped_by}{_kept(search.reserved_seconds)}"
     if search.stopped_by == "interrupted":
         ended = "interrupted: search ended early"

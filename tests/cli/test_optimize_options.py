@@ -34,6 +34,13 @@ def test_a_dry_run_needs_no_output(relu: Path, capsys: pytest.CaptureFixture[str
     assert json.loads(report.read_text())["model"]["name"] == "relu.onnx"
 
 
+def test_a_model_that_does_not_run_is_not_searched(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    unfit = model([node("MatMul", "x x", "y")], [value("x", [4, 5])], [value("y", [4, 5])])
+    relu.write_bytes(unfit.SerializeToString())
+    assert run(["optimize", str(relu), "--dry-run", *QUICK]) == 0
+    assert "\nsearch    none, because the original does not run\n" in capsys.readouterr().out
+
+
 def test_any_other_run_needs_an_output(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["optimize", str(relu), *QUICK]) == 2
     assert capsys.readouterr().err == ("superopt: --output is required unless --dry-run is given\n")

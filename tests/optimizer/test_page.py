@@ -163,3 +163,9 @@ def test_what_is_no_report_has_no_page(report: Report, change: Report) -> None:
 )
 def test_amounts(written: str, expected: str) -> None:
     assert written.replace("\u00a0", " ") == expected
+
+
+def test_a_model_that_does_not_run_was_not_searched(report: Report) -> None:
+    search = {**dict(report["search"]), "stopped_by": "not_run"}  # type: ignore[call-overload]
+    page = html_of({**report, "search": search})
+    assert "<dt>Search</dt><dd>none<small>the original does not run</small></dd>" in page

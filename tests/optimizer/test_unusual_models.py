@@ -79,6 +79,7 @@ def test_a_size_that_no_memory_holds(costs: MemoryCostStore) -> None:
         "original",
         "the original does not run at n=99999999999; give other sizes, or --inputs",
     )
+    assert report.search.stopped_by == "not_run"
 
 
 def test_weights_in_files_of_their_own(tmp_path: Path, costs: MemoryCostStore) -> None:
@@ -102,6 +103,23 @@ def test_weights_that_are_inputs_too_are_counted(ir: int, overridable: int, cost
         proto.graph.input.append(port)
     proto.ir_version = ir
     assert run(lift(load_model(proto)), costs, max_candidates=0).report.model.overridable == overridable
+
+
+@pytest.mark.parametrize(("rows", "opset"), [(6, 17), (5, 99)])
+def test_there_is_no_search_where_the_original_does_not_run(
+    rows: int, opset: int, costs: MemoryCostStore
+) -> None:
+    """Sizes that do not fit, and an operator set that the runtime does not know."""
+    proto = small(
+        [node("MatMul", "x w", "y")],
+        [value("x", [4, 5])],
+        [value("y", [4, 3])],
+        [weight("w", rows, 3)],
+        opset=opset,
+    )
+    report = run(lift(load_model(proto, lambda _: True)), costs).report
+    assert (report.returned, report.search.stopped_by) == ("original", "not_run")
+    assert report.why.startswith("the original does not run: ")
 
 
 FOUR_NUMBERS = helper.make_tensor_type_proto(TensorProto.FLOAT, [4])
@@ -130,7 +148,7 @@ def test_inputs_that_are_not_tensors_are_named(
     source = load_model(proto)
     for inputs in (None, archive):
         report = run(lift(source), costs, inputs=inputs).report
-        assert (report.returned, report.why) == ("original", said)
+        assert (report.returned, report.why, report.search.stopped_by) == ("original", said, "not_run")
         verdict = compared_sources(source, source, inputs=inputs)
         assert (verdict.passed, verdict.why) == (False, said)
 

@@ -42,7 +42,8 @@ function outcome({ cost, measured, model, rules, equivalence, search, returned, 
       card("Nodes", `${count(model.nodes_before)} → ${count(model.nodes_after)}`, model.opaque.length ? `${count(model.opaque.length)} not understood, kept` : "all understood"),
       card("Rules", `${count(rules.applied)} applied`, `${count(rules.matched)} matched, of ${count(rules.loaded)} proved${rules.stale ? `; ${count(rules.stale)} not used, proved for another version` : ""}`),
       card("Outputs", verdictOf(equivalence), equivalence.samples ? `${plural(equivalence.samples, "sample")}, largest relative error ${small(equivalence.max_rel_error)}` : "no comparison needed"),
-      card("Search", plural(search.candidates, "candidate"), `${duration(search.seconds)}, ${search.strategy}, ended by ${words(search.stopped_by)}`),
+      search.stopped_by === "not_run" ? card("Search", "none", "the original does not run")
+        : card("Search", plural(search.candidates, "candidate"), `${duration(search.seconds)}, ${search.strategy}, ended by ${words(search.stopped_by)}`),
       isFrozen(model) && card("Frozen", sizesText(model.frozen), "for these sizes only"),
       hasSizes(sizes) && card("Sizes", sizesText(sizes.priced), sizes.guessed.length ? `guessed: ${sizes.guessed.join(", ")}` : "as given"),
       memory && card("Memory", change(memory.before, memory.after, "bytes"), "weights and live tensors")));
