@@ -119,8 +119,29 @@ def _allowed(request: Request) -> list[str]:
 
 def _validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    errors = field_errors(error, drop=1)
-    return Problem(ProblemType.PARAMETERS, sentence(errors), errors=errors).response(request)
+    found = _problem_of_body(request, error)
+    if found is None:
+        errors = field_errors(error, drop=1)
+        found = Problem(ProblemType.PARAMETERS, sentence(errors), errors=errors)
+    return found.response(request)
+
+
+def _problem_of_body(request: Request, error: RequestValidationError) -> Problem | None:
+    """The problem of a whole body that is missing, or no JSON object; None for an error of a field."""
+    first = cast("Sequence[Mapping[str, object]]", error.errors())[0]
+    place, kind = cast("tuple[object, ...]", first["loc"]), first["type"]
+    if kind == "json_invalid":
+        reason = cast("Mapping[str, str]", first["ctx"])["error"]
+        return Problem(ProblemType.BAD_REQUEST, f"the body is not JSON: {reason}, at character {place[-1]}")
+    if place != ("body",):
+        return None
+    if kind == "missing":
+        return Problem(ProblemType.PARAMETERS, "expected a JSON object as the body, got none")
+    if isinstance(error.body, bytes):
+        sent = request.headers.get("content-type", "").partition(";")[0][:_SHOWN_CHARACTERS]
+        detail = f"expected content of the type application/json, got {sent or 'none'}"
+        return Problem(ProblemType.CONTENT_TYPE, detail)
+    return Problem(ProblemType.PARAMETERS, "expected a JSON object as the body, got another JSON value")
 
 
 def _missing(request: Request, error: Exception) -> Response:

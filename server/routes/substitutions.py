@@ -85,6 +85,7 @@ def read(
     responses=failures(
         ProblemType.EQUATION,
         ProblemType.PARAMETERS,
+        ProblemType.CONTENT_TYPE,
         ProblemType.BUSY,
         ProblemType.UPLOAD_TOO_LARGE,
         ProblemType.SLOW,

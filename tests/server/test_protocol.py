@@ -42,7 +42,8 @@ def test_large_heads_and_many_small_pieces_are_taken(settings: Settings, databas
     with serving(settings, database) as address:
         assert httpx.get(f"{address}/livez", headers={"X": "y" * 50_000}).status_code == 200
         body = iter([b'{"equation": "', *[b"x"] * 3000, b'"}'])
-        answer = httpx.post(f"{address}/v1/substitutions/prove", content=body)
+        headers = {"Content-Type": "application/json"}
+        answer = httpx.post(f"{address}/v1/substitutions/prove", content=body, headers=headers)
         assert answer.status_code == 422
 
 

@@ -84,6 +84,51 @@ def test_what_cannot_be_proved(http: Http, body: object, slug: str) -> None:
     assert problem(http("POST", "/v1/substitutions/prove", json=body)) == (422, slug)
 
 
+@pytest.mark.parametrize(
+    ("body", "kind", "expected", "detail"),
+    [
+        (
+            b"[1,2",
+            "application/json",
+            (400, "bad-request"),
+            "the body is not JSON: Expecting ',' delimiter, at character 4",
+        ),
+        (
+            b"equation=x",
+            "application/x-www-form-urlencoded",
+            (415, "unsupported-media-type"),
+            "expected content of the type application/json, got application/x-www-form-urlencoded",
+        ),
+        (
+            b'{"equation": "x"}',
+            "",
+            (415, "unsupported-media-type"),
+            "expected content of the type application/json, got none",
+        ),
+        (
+            b"",
+            "application/json",
+            (422, "invalid-parameters"),
+            "expected a JSON object as the body, got none",
+        ),
+        (
+            b"[1,2]",
+            "application/json",
+            (422, "invalid-parameters"),
+            "expected a JSON object as the body, got another JSON value",
+        ),
+    ],
+)
+def test_what_is_no_json_object_is_said_without_a_field(
+    http: Http, body: bytes, kind: str, expected: tuple[int, str], detail: str
+) -> None:
+    headers = {"Content-Type": kind} if kind else {}
+    answer = http("POST", "/v1/substitutions/prove", content=body, headers=headers)
+    assert problem(answer) == expected
+    assert answer.json()["detail"] == detail
+    assert "errors" not in answer.json()
+
+
 def test_proofs_are_limited(settings: Settings, database: Database) -> None:
     from superopt.server.http.app import create_app
     from superopt.server.http.state import shared_state
