@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -52,9 +53,10 @@ def start_worker(url: str, changed: Settings, edge: Edge | None = None) -> BaseP
     return _started(_work, url, changed, edge)
 
 
-def start_racer(url: str, name: str) -> BaseProcess:
-    """Claims jobs and ends them, as fast as it can, until none waits."""
-    return _started(_race, url, name)
+def start_racers(url: str, names: Sequence[str], ready: Path) -> list[BaseProcess]:
+    """Processes that claim jobs and end them, as fast as they can, until none waits. None begins before all
+    have opened the database, which they tell each other by files in the directory ``ready``."""
+    return [_started(_race, url, name, ready, len(names)) for name in names]
 
 
 def start_server(url: str, changed: Settings, port: int, edge: Edge | None = None) -> BaseProcess:
@@ -100,11 +102,15 @@ def _work(url: str, changed: Settings, edge: Edge | None) -> None:
     run_worker(url, changed)
 
 
-def _race(url: str, name: str) -> None:
+def _race(url: str, name: str, ready: Path, racers: int) -> None:
     with open_database(url) as database:
         blob = database.blobs.put_bytes(name.encode())
         result = JobFile(JobRole.RESULT, name, blob.sha256, blob.bytes)
         queue = database.queue(name)
+        (ready / name).touch()
+        until = time.monotonic() + 60
+        while len(list(ready.iterdir())) < racers and time.monotonic() < until:
+            time.sleep(0.001)
         while (lease := queue.claim()) is not None or database.jobs.counts()[JobState.QUEUED]:
             if lease is not None:
                 queue.succeed(lease, [result])
