@@ -14,7 +14,7 @@ from superopt.verifier.certificates.replay import replay
 from superopt.verifier.prove.chain import instantiated
 from superopt.verifier.prove.cvc5_prover import Search, ask, confirms, prover_version
 from superopt.verifier.prove.explanation import explain
-from superopt.verifier.prove.smtlib import relevant
+from superopt.verifier.prove.smtlib import Relevance
 from superopt.verifier.prove.solver import SolverLimits
 from superopt.verifier.seeds import seed_of
 from tests.verifier.rules import RIGHT
@@ -24,7 +24,7 @@ LIMITS = SolverLimits(resources=2_000_000)
 
 def steps_of(text: str, search: Search = Search.PATTERNS) -> list[str]:
     goal = parse_equation(text)
-    answer = ask(goal, relevant(load_axioms().equations, goal, 1), search, LIMITS)
+    answer = ask(goal, Relevance(load_axioms().equations, goal).within(1), search, LIMITS)
     assert answer.proved, answer.reason
     axioms = load_axioms().by_name
     steps = (step for step in answer.steps if step.terms)
@@ -35,7 +35,7 @@ def steps_of(text: str, search: Search = Search.PATTERNS) -> list[str]:
 def test_what_it_proves_replays(text: str) -> None:
     goal = parse_equation(text)
     axioms = load_axioms()
-    near, wide = (relevant(axioms.equations, goal, rounds) for rounds in (0, 1))
+    near, wide = (Relevance(axioms.equations, goal).within(rounds) for rounds in (0, 1))
     answer = ask(goal, near, Search.PATTERNS, LIMITS)
     if not answer.proved:
         answer = ask(goal, wide, Search.PATTERNS, LIMITS)
@@ -109,7 +109,7 @@ ENDLESS = parse_equation("matmul(x, y) => matmul(y, x)")
     ],
 )
 def test_what_it_does_not_know_it_does_not_claim(limits: SolverLimits, reason: str) -> None:
-    answer = ask(ENDLESS, relevant(load_axioms().equations, ENDLESS, 1), Search.ENUMERATION, limits)
+    answer = ask(ENDLESS, Relevance(load_axioms().equations, ENDLESS).within(1), Search.ENUMERATION, limits)
     assert (answer.proved, answer.steps) == (False, ())
     assert answer.reason.startswith(reason)
 

@@ -18,7 +18,7 @@ from superopt.verifier.prove import proof_search
 from superopt.verifier.prove.chain import ChainChecker, instantiated
 from superopt.verifier.prove.congruence import Congruence
 from superopt.verifier.prove.proof_search import PATIENT, QUICK, Proof, prove
-from superopt.verifier.prove.smtlib import Vocabulary, axiom_command, relevant
+from superopt.verifier.prove.smtlib import Relevance, Vocabulary, axiom_command
 from superopt.verifier.prove.solver import SolverLimits, Strategy, ask, least
 from superopt.verifier.refute.refutation import Effort, refute
 
@@ -77,7 +77,7 @@ def test_an_inconsistent_axiom_proves_nothing_that_is_typed() -> None:
     )
     instances = list(InstanceSampler(goal, 1).instances(8, 2))
     assert instances
-    assert ask(goal, relevant(planted.equations, goal, 0), Strategy.PATTERNS, SolverLimits()).proved
+    assert ask(goal, Relevance(planted.equations, goal).within(0), Strategy.PATTERNS, SolverLimits()).proved
     proof = prove(goal, planted.equations, instances, limits=SolverLimits(resources=1_000_000))
     assert not proof.proved
     assert verify(goal, planted).status is Status.REFUTED

@@ -9,7 +9,7 @@ import pytest
 from superopt.axioms import axioms_from_text, load_axioms
 from superopt.equations import format_equation, parse_equation
 from superopt.verifier import Options, Status, Verdict, verify, verify_many, verify_most_general
-from superopt.verifier.prove.smtlib import relevant
+from superopt.verifier.prove.smtlib import Relevance
 from superopt.verifier.prove.solver import SolverLimits, Strategy, ask
 from superopt.verifier.refute.refutation import Effort
 from superopt.verifier.verification import MOST_BOUNDED, challenged
@@ -82,7 +82,7 @@ def test_a_solver_without_resources_proves_nothing() -> None:
     goal = parse_equation(
         "matmul(x, add(y, concat[axis=-1](z, w))) = matmul(add(y, x), concat[axis=-1](w, z))"
     )
-    usable = relevant(load_axioms().equations, goal, 1)
+    usable = Relevance(load_axioms().equations, goal).within(1)
     answer = ask(goal, usable, Strategy.MODELS, SolverLimits(resources=1))
     assert not answer.proved
     assert answer.steps == ()

@@ -237,18 +237,12 @@ def write(term: Term, vocabulary: Vocabulary, mark: str) -> str:
     return f"({function.symbol} {' '.join(arguments)})" if arguments else function.symbol
 
 
-def relevant(axioms: Sequence[Equation], goal: Equation, rounds: int) -> tuple[Equation, ...]:
-    """Return the axioms about operators of the goal, or of the axioms found so far, repeated ``rounds``
-    times.
+class Relevance:
+    """The axioms about operators of a goal, or of the axioms found so far, repeated in rounds.
 
     If the goal divides no tensor, neither do these axioms. If it has no operator that only rules introduce,
     neither do they.
     """
-    return Relevance(axioms, goal).within(rounds)
-
-
-class Relevance:
-    """``relevant`` for one goal and any number of rounds."""
 
     def __init__(self, axioms: Sequence[Equation], goal: Equation) -> None:
         known = _operators(goal.left) | _operators(goal.right)

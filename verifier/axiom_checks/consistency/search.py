@@ -24,7 +24,7 @@ from superopt.verifier.axiom_checks.consistency.interpretation import Interpreta
 from superopt.verifier.axiom_checks.consistency.overlaps import Overlap, overlaps
 from superopt.verifier.axiom_checks.consistency.saturation import Extent, Saturation
 from superopt.verifier.prove.chain import instances_of
-from superopt.verifier.prove.smtlib import relevant
+from superopt.verifier.prove.smtlib import Relevance
 from superopt.verifier.prove.solver import Answer, AxiomInstance, GroundSteps, SolverLimits, Strategy, ask
 from superopt.verifier.prove.specialisation import specialised
 from superopt.verifier.refute.refutation import Effort, refute
@@ -159,7 +159,7 @@ class _Search:
                 self._ask_about(goal, interpretation, differs)
 
     def _ask_about(self, goal: Equation, interpretation: Interpretation, differs: str) -> None:
-        usable = relevant(self._axioms, goal, 1)
+        usable = Relevance(self._axioms, goal).within(1)
         for _ in range(self._depth.restarts):
             answer = _asked(goal, usable, Strategy.PATTERNS, self._depth.limits)
             steps = _few(goal, answer, self._by_name, self._depth.limits)
