@@ -372,10 +372,8 @@ def _write_original(job: Job, output: Path) -> None:
             stderr=job.stderr,
             descriptors=descriptors_in(job.written),
         )
-        result_of(
-            ending,
-            lambda: InvalidModelError(f"{job.called or model}: the original could not be copied either"),
-        )
+        why = f"{job.called or model}: the original could not be copied either"
+        result_of(ending, lambda: InvalidModelError(why))
         return
     with atomic_path(output) as part:
         shutil.copyfile(model, part)

@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from superopt.domains.arrays import Array
+from superopt.domains.modular import power
 from superopt.domains.prime_field import EXPONENT_PRIME, MODULUS, FieldArray, PrimeFieldDomain
 
 
@@ -44,9 +45,9 @@ class RootedField(PrimeFieldDomain):
         if function != "power":
             return result
         (exponent,) = parameters
-        self._exclude(_powers(array.residue, EXPONENT_PRIME) != 1)
+        self._exclude(power(array.residue, EXPONENT_PRIME, MODULUS) != 1)
         order = exponent.numerator * pow(exponent.denominator, -1, EXPONENT_PRIME) % EXPONENT_PRIME
-        return FieldArray(_powers(array.residue, order), result.exponent, result.shadow)
+        return FieldArray(power(array.residue, order, MODULUS), result.exponent, result.shadow)
 
     def _exclude(self, wrong: Array) -> None:
         self.usable &= ~wrong.reshape(len(wrong), -1).any(axis=1)
@@ -57,17 +58,6 @@ def floats(generator: np.random.Generator, stack: int, shape: tuple[int, ...]) -
     drawn = generator.normal(size=(stack, *shape))
     drawn[stack // 2 :] = np.abs(drawn[stack // 2 :]) + 0.25
     return drawn
-
-
-def _powers(residues: Array, exponent: int) -> Array:
-    """Powers modulo MODULUS by repeated squaring."""
-    result, square = np.ones_like(residues), residues % MODULUS
-    while exponent:
-        if exponent & 1:
-            result = result * square % MODULUS
-        square = square * square % MODULUS
-        exponent >>= 1
-    return result
 
 
 __all__ = ["RootedField", "floats"]

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from superopt.domains.base import Array, Domain, Rearrangement
 from superopt.domains.floats import FloatDomain
+from superopt.domains.modular import inverse
 
 MODULUS = 1047587
 EXPONENT_MODULUS = 523793
@@ -239,15 +240,8 @@ def _tables() -> _Tables:
 
 @cache
 def _exponent_inverses() -> Integers:
-    """By Fermat's little theorem, for all exponents at once."""
-    values = np.arange(EXPONENT_MODULUS)
-    result, square, power = np.ones_like(values), values, EXPONENT_MODULUS - 2
-    while power:
-        if power & 1:
-            result = result * square % EXPONENT_MODULUS
-        square = square * square % EXPONENT_MODULUS
-        power >>= 1
-    return result
+    """Of all exponents."""
+    return inverse(np.arange(EXPONENT_MODULUS), EXPONENT_MODULUS)
 
 
 def _primitive_root() -> int:
