@@ -54,6 +54,7 @@ def canonicalise(lifted: LiftedModel, protected: Container[NodeId] = ()) -> Cano
 
 class _Pass:
     def __init__(self, lifted: LiftedModel, protected: Container[NodeId]) -> None:
+        self._lifted = lifted
         self._source = lifted.source
         self._graph = graph = lifted.graph
         self._protected = protected
@@ -73,6 +74,8 @@ class _Pass:
         self._editor.set_outputs(self._replaced.get(value, value) for value in self._graph.outputs)
         for node_id in self._spelled_anew():
             yield CanonicalStep("canonicalise", "a number without axes", (node_id,))
+        for what, nodes in self._respelled():
+            yield CanonicalStep("canonicalise", f"{what} as the operators that it is made of", nodes)
         dead = self._dead()
         self._editor.remove(dead)
         unread = [node for node in dead if node in self._graph.nodes and self._was_dead(node)]
@@ -140,6 +143,14 @@ class _Pass:
                 if any(tensor.size == 1 and len(tensor.shape) for tensor in constants):
                     self._rewritten.add(node_id)
                     yield node_id
+
+    def _respelled(self) -> Iterator[tuple[str, tuple[NodeId, ...]]]:
+        """ONNX nodes that the runtime runs at least as fast as the operators that they are made of."""
+        for index, group in self._lifted.groups.items():
+            nodes = tuple(node for node in group.nodes if node in self._editor)
+            if group.respelled and nodes and not any(node in self._protected for node in nodes):
+                self._rewritten.update(nodes)
+                yield self._source.proto.graph.node[index].op_type, nodes
 
     def _follows_convolution(self, node: Node) -> bool:
         while traits(node.operator.name).role in (FusionRole.VECTOR, FusionRole.FACTOR):

@@ -198,7 +198,7 @@ class _Step:
         proto, names = overridable_parameters(skeleton(self._source), chosen.trainable or ("*",), frozen)
         trained = in_training_mode(proto, _forward_settings(self._settings))
         proto = with_definitions(trained.model)
-        lifted = lift(derived(self._source, proto))
+        lifted = lift(derived(self._source, proto), for_gradients=True)
         inputs = inputs_by_name(lifted.graph)
         return Forward(
             lifted,

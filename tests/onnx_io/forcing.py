@@ -23,9 +23,9 @@ def touched(graph: Graph, which: Callable[[Node], bool] = lambda _: True) -> Gra
     return Graph(nodes, graph.inputs, graph.outputs, graph.next_id)
 
 
-def written_anew(model: bytes) -> bytes:
+def written_anew(model: bytes, *, for_gradients: bool = False) -> bytes:
     """The model with every node that can be lifted written by the lowering."""
-    lifted = lift(load_model(model))
+    lifted = lift(load_model(model), for_gradients=for_gradients)
     return lower(lifted, touched(lifted.graph), Plan()).to_bytes()
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from superopt.axioms import AxiomSet, load_axioms
 from superopt.onnx_io.files.source import OLDEST_OPSET
+from superopt.onnx_io.lifting.composed import FOR_GRADIENTS
+from superopt.onnx_io.lifting.models import LIFTERS
 from superopt.onnx_io.lifting.understood import (
     newest_operator_set,
     opaque_nodes,
@@ -37,6 +39,13 @@ model with the reason for each.
 - *opaque where*: the reasons that `inspect` gives; `…` stands for a name or a number of the node.
 
 `superopt train-graph` takes gradients through all of them but {without}.
+It also takes them through {kernels},
+and through `Gather` along any axis. Elsewhere these stay opaque: ONNX Runtime runs each of them faster than
+the operators that it is made of (`python -m benchmarks composed`).
+
+Nodes that it runs slower than the operators that they are made of are written as those: `Celu`, `Einsum`,
+`GroupNormalization`, `ReduceLogSum`, `ReduceLogSumExp`, most of `ReduceL1`, `ReduceL2` and `ReduceSumSquare`,
+`LogSoftmax` along an axis before the last two, and `MatMul` by a vector.
 
 These reasons hold for every operator and are not repeated: an operand is missing, has no known type, or is
 not a tensor; elements are of a type for which the operator has no meaning in the algebra (rules are about
@@ -75,12 +84,19 @@ def operators_page() -> str:
     axioms = load_axioms()
     gradients = _gradients(axioms)
     sections = (
-        (HEAD.format(oldest=OLDEST_OPSET, without=_listed(_without_gradient(gradients))), _understood_rows()),
+        (_head(gradients), _understood_rows()),
         (SIZES, [_listed(size_nodes())]),
         (OPAQUE.format(version=newest_operator_set()), [_listed(opaque_nodes())]),
         (ALGEBRA, _operator_rows(axioms, gradients)),
     )
     return "\n".join(line for head, lines in sections for line in (head, *lines, ""))[:-1]
+
+
+def _head(gradients: Mapping[str, str]) -> str:
+    kernels = sorted(FOR_GRADIENTS.keys() - LIFTERS.keys())
+    return HEAD.format(
+        oldest=OLDEST_OPSET, without=_listed(_without_gradient(gradients)), kernels=_listed(kernels)
+    )
 
 
 def _gradients(axioms: AxiomSet) -> Mapping[str, str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-import numpy as np
 import onnx
 from onnx import helper
 from onnx.inliner import inline_selected_functions
@@ -21,25 +20,13 @@ from superopt.onnx_io.protos import (
     ONNX_ELEMENTS,
     STANDARD_DOMAINS,
     default_opset,
-    dtype_of,
     names_within,
 )
 from superopt.onnx_io.sizes.inference import infer_types
 
 STANDARD = (
-    "Celu",
-    "Elu",
-    "GroupNormalization",
     "MeanVarianceNormalization",
-    "ReduceL1",
-    "ReduceL2",
-    "ReduceLogSum",
-    "ReduceLogSumExp",
-    "ReduceSumSquare",
-    "Selu",
     "Shrink",
-    "Softsign",
-    "ThresholdedRelu",
 )
 """Operators of which ONNX's function bodies are used."""
 
@@ -119,79 +106,7 @@ def _cast_like(builder: NodeBuilder, node: onnx.NodeProto, types: Types) -> bool
     return True
 
 
-def _softplus(builder: NodeBuilder, node: onnx.NodeProto, types: Types) -> bool:
-    """log(1 + exp(x)) as relu(x) + log(1 + exp(-|x|)), which does not overflow."""
-    return _write_softplus(builder, node.input[0], node.output[0], types)
-
-
-def _write_softplus(builder: NodeBuilder, operand: str, output: str, types: Types) -> bool:
-    type_ = types.get(operand)
-    if not isinstance(type_, TensorType) or not type_.element.is_float:
-        return False
-    one = builder.constant("one", np.ones((), dtype_of(type_.element)))
-    size = builder.add("Abs", [operand], f"{output}.size")
-    power = builder.add("Exp", [builder.add("Neg", [size], f"{output}.negative")], f"{output}.power")
-    tail = builder.add("Log", [builder.add("Add", [power, one], f"{output}.sum")], f"{output}.tail")
-    builder.write("Add", [builder.add("Relu", [operand], f"{output}.line"), tail], output)
-    return True
-
-
-def _mish(builder: NodeBuilder, node: onnx.NodeProto, types: Types) -> bool:
-    """x tanh(softplus(x))."""
-    output = node.output[0]
-    curve = builder.fresh(f"{output}.softplus")
-    if not _write_softplus(builder, node.input[0], curve, types):
-        return False
-    builder.write("Mul", [node.input[0], builder.add("Tanh", [curve], f"{output}.gate")], output)
-    return True
-
-
-def _instance_normalization(builder: NodeBuilder, node: onnx.NodeProto, types: Types) -> bool:
-    """Every channel of every sample less its mean, over its deviation."""
-    data, scale, shift = node.input
-    type_ = types.get(data)
-    if not isinstance(type_, TensorType) or type_.rank < 3:
-        return False
-    dtype, output = dtype_of(type_.element), node.output[0]
-    epsilon = next((a.f for a in node.attribute if a.name == "epsilon"), 1e-5)
-    axes = builder.constant("axes", np.arange(2, type_.rank))
-    spread = builder.constant("shape", np.array([-1, *(1 for _ in range(type_.rank - 2))]))
-    mean = builder.add("ReduceMean", [data, axes], f"{output}.mean")
-    centred = builder.add("Sub", [data, mean], f"{output}.centred")
-    square = builder.add("Mul", [centred, centred], f"{output}.square")
-    variance = builder.add("ReduceMean", [square, axes], f"{output}.variance")
-    shifted = builder.add(
-        "Add", [variance, builder.constant("epsilon", np.array(epsilon, dtype))], f"{output}.shifted"
-    )
-    normal = builder.add(
-        "Div", [centred, builder.add("Sqrt", [shifted], f"{output}.deviation")], f"{output}.normal"
-    )
-    factor, term = (
-        builder.add("Reshape", [vector, spread], f"{output}.{name}")
-        for vector, name in ((scale, "scale"), (shift, "shift"))
-    )
-    builder.write("Add", [builder.add("Mul", [normal, factor], f"{output}.scaled"), term], output)
-    return True
-
-
-def _mean(builder: NodeBuilder, node: onnx.NodeProto, types: Types) -> bool:
-    """The sum of the operands over their number."""
-    type_ = types.get(node.output[0])
-    if not isinstance(type_, TensorType):
-        return False
-    total = node.input[0]
-    for operand in node.input[1:]:
-        total = builder.add("Add", [total, operand], f"{node.output[0]}.sum")
-    count = builder.constant("count", np.array(len(node.input), dtype_of(type_.element)))
-    builder.write("Div", [total, count], node.output[0])
-    return True
-
-
 DEFINITIONS: Mapping[str, Define] = {
     "CastLike": _cast_like,
-    "InstanceNormalization": _instance_normalization,
-    "Mean": _mean,
-    "Mish": _mish,
-    "Softplus": _softplus,
 }
 """Operators with a definition of this module."""

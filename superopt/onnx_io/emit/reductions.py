@@ -10,7 +10,7 @@ from superopt.ir.graph import Node
 from superopt.ir.types import ElementType
 from superopt.onnx_io.emit.elementwise import number
 from superopt.onnx_io.emit.recipes import Emission, Operand, Recipe, Writer
-from superopt.onnx_io.lifting.reductions import AXES_ARE_AN_OPERAND
+from superopt.onnx_io.lifting.reductions import axes_are_an_operand
 from superopt.ops.base import Operator, axis_of
 from superopt.ops.normalization import LayerNormalization, RmsNormalization
 from superopt.ops.reduction import ReduceMax, ReduceMean, ReduceMin, ReduceSum, Reduction
@@ -105,7 +105,7 @@ def _by_mean_square(
 
 def reduce_axes(writer: Writer, op_type: str, operand: str, output: str, *axes: int, keep: int = 1) -> None:
     """Writes one reduction; ``keep`` is 1 if the axes stay with size 1, else 0."""
-    if writer.opset >= AXES_ARE_AN_OPERAND[op_type]:
+    if axes_are_an_operand(op_type, writer.opset):
         numbers = writer.constant(np.array(axes, np.int64), "axes")
         writer.node(op_type, [operand, numbers], [output], {"keepdims": keep})
     else:

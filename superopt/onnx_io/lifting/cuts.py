@@ -9,10 +9,11 @@ from fractions import Fraction
 
 import onnx
 
-from superopt.ir.dimensions import Dimension
+from superopt.ir.dimensions import Dimension, product
 from superopt.ir.graph import Value
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.lifting.elementwise import Lifter
+from superopt.onnx_io.lifting.shape import permuted, reshaped
 from superopt.onnx_io.lifting.site import NotLiftedError, Site, known_number
 from superopt.ops.base import axis_of
 from superopt.ops.elementwise import Identity
@@ -112,20 +113,37 @@ def _piece(site: Site, data: Value, axis: int, sizes: tuple[int, ...], number: i
 
 
 def _gather(site: Site) -> tuple[Value, ...]:
-    """One position of an axis, or several in a row; rows of a table at indices that are computed."""
+    return gathered(site, along_any_axis=False)
+
+
+def gathered(site: Site, *, along_any_axis: bool) -> tuple[Value, ...]:
+    """One position of an axis, or several in a row; rows of a table at indices that are computed: along the
+    first axis, or by transpositions along any."""
     own = site.moved(0)
     content = site.constant(1)
     part = _looked_up(site, site.node, own)
     if content is None or part is None:
-        if axis_of("gather", site.integer("axis", 0), own.rank):
+        axis = axis_of("gather", site.integer("axis", 0), own.rank)
+        if axis and not along_any_axis:
             raise NotLiftedError("the indices are not positions in a row, and the axis is not the first")
-        site.moved(1)
-        return (site.add(Lookup(), site.value(0), site.value(1)),)
+        return (_rows(site, own, axis),)
     result = _part(site, site.value(0), part)
     shape = (*own.shape[: part.axis], *content.shape, *own.shape[part.axis + 1 :])
-    if site.moved_type(result).shape != shape:
-        result = site.add(Reshape(shape), result)
+    result = reshaped(site, result, shape)
     return (result if site.made else site.add(Identity(), result),)
+
+
+def _rows(site: Site, own: TensorType, axis: int) -> Value:
+    """The positions of an axis at the indices: rows of a table, whose columns are the positions of the other
+    axes."""
+    indices = site.moved(1)
+    others = tuple(other for other in range(own.rank) if other != axis)
+    columns = tuple(own.shape[other] for other in others)
+    table = permuted(site, site.value(0), (axis, *others))
+    table = reshaped(site, table, (own.shape[axis], product(columns)))
+    rows = reshaped(site, site.add(Lookup(), table, site.value(1)), (*indices.shape, *columns))
+    moved = (*range(indices.rank, indices.rank + axis), *range(indices.rank))
+    return permuted(site, rows, (*moved, *range(indices.rank + axis, indices.rank + len(others))))
 
 
 def _looked_up(site: Site, node: onnx.NodeProto, own: TensorType) -> Range | None:

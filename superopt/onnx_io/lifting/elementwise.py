@@ -197,7 +197,7 @@ def _power(site: Site) -> tuple[Value, ...]:
         raise NotLiftedError("the exponent is no constant number")
     if content.ndim > data.rank:
         raise NotLiftedError("the exponent has more axes than the base")
-    return (site.add(Power(_single(float(content.reshape(())), "the exponent")), site.value(0)),)
+    return (site.add(Power(single_number(float(content.reshape(())), "the exponent")), site.value(0)),)
 
 
 def _identity(site: Site) -> tuple[Value, ...]:
@@ -215,7 +215,7 @@ def _dropout(site: Site) -> tuple[Value | None, ...]:
     return (site.add(Identity(), site.value(0)), None)
 
 
-def _single(value: float, what: str) -> Fraction | int:
+def single_number(value: float, what: str) -> Fraction | int:
     """The number; raises NotLiftedError for one of double precision, which an attribute would round."""
     if np.isfinite(value) and float(np.float32(value)) != value:
         raise NotLiftedError(f"{what} is {value}, which is no number of single precision")
@@ -235,7 +235,7 @@ def _bound(site: Site, slot: int, attribute: str, absent: float) -> Fraction | i
         value = absent
     if value * absent > 0 and abs(value) >= _LARGEST:
         return None
-    return _single(value, "a bound")
+    return single_number(value, "a bound")
 
 
 def _clip(site: Site) -> tuple[Value, ...]:
@@ -263,7 +263,7 @@ def _prelu(site: Site) -> tuple[Value, ...]:
     """With one known slope it is a leaky relu; slopes that differ do so along one axis."""
     data, content = site.type(0), site.constant(1)
     if content is not None and content.size == 1 and content.ndim <= data.rank:
-        return (site.add(LeakyRelu(_single(float(content.reshape(())), "the slope")), site.value(0)),)
+        return (site.add(LeakyRelu(single_number(float(content.reshape(())), "the slope")), site.value(0)),)
     slopes = site.type(1)
     if data.rank and _is_one_number(slopes, data):
         vector = site.add(Broadcast(data.shape[-1:]), _scalar(site, site.value(1)))
@@ -281,8 +281,8 @@ def _mish(site: Site) -> tuple[Value, ...]:
 
 
 def _selu(site: Site) -> tuple[Value, ...]:
-    alpha = _single(site.decimal("alpha", 1.67326319217681884765625), "alpha")
-    gamma = _single(site.decimal("gamma", 1.05070102214813232421875), "gamma")
+    alpha = single_number(site.decimal("alpha", 1.67326319217681884765625), "alpha")
+    gamma = single_number(site.decimal("gamma", 1.05070102214813232421875), "gamma")
     own = site.type(0)
     return (site.add(Scale(), site.add(Elu(alpha), site.value(0)), site.number(gamma, own.element)),)
 

@@ -8,8 +8,9 @@ from fractions import Fraction
 from superopt.ir.graph import Value
 from superopt.ir.types import TensorType
 from superopt.onnx_io.lifting.elementwise import Lifter, broadcast_shape, channel_axis
+from superopt.onnx_io.lifting.shape import reshaped
 from superopt.onnx_io.lifting.site import NotLiftedError, Site
-from superopt.ops.activation import LogSoftmax, Softmax
+from superopt.ops.activation import Softmax
 from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd
 from superopt.ops.base import Operator, axis_of
 from superopt.ops.conv_gradients import ConvDataGradient
@@ -30,17 +31,33 @@ AUTOMATIC_PADDING: Mapping[str, Padding] = {
 
 
 def _matmul(site: Site) -> tuple[Value, ...]:
+    """A vector on the left is a row, one on the right a column, for which the runtime is faster."""
     left, right = site.type(0), site.type(1)
-    if left.rank < 2 or right.rank < 2:
-        raise NotLiftedError("an operand is a vector")
+    if right.rank == 1 < left.rank:
+        site.respell()
     operands = [site.value(0), site.value(1)]
-    if left.rank > 2 and right.rank > 2:
-        batch = broadcast_shape(left.shape[:-2], right.shape[:-2])
-        for position, type_ in enumerate((left, right)):
+    if left.rank == 1:
+        operands[0] = site.add(Reshape((1, *left.shape)), operands[0])
+    if right.rank == 1:
+        operands[1] = site.add(Reshape((*right.shape, 1)), operands[1])
+    result = matrix_product(site, *operands)
+    kept = site.type_of(result).shape
+    kept = kept if right.rank > 1 else kept[:-1]
+    kept = kept if left.rank > 1 else (*kept[: max(0, right.rank - 2)], *kept[max(0, right.rank - 2) + 1 :])
+    return (reshaped(site, result, kept),)
+
+
+def matrix_product(site: Site, left: Value, right: Value) -> Value:
+    """The product of the matrices of two tensors, whose other axes broadcast."""
+    types = (site.type_of(left), site.type_of(right))
+    operands = [left, right]
+    if all(type_.rank > 2 for type_ in types):
+        batch = broadcast_shape(types[0].shape[:-2], types[1].shape[:-2])
+        for position, type_ in enumerate(types):
             full = (*batch, *type_.shape[-2:])
             if type_.shape != full:
                 operands[position] = site.add(Broadcast(full), operands[position])
-    return (site.add(Matmul(), *operands),)
+    return site.add(Matmul(), *operands)
 
 
 def _gemm(site: Site) -> tuple[Value, ...]:
@@ -225,14 +242,11 @@ def _batch_normalization(site: Site) -> tuple[Value | None, ...]:
 
 
 def _softmax(site: Site) -> tuple[Value, ...]:
-    return (site.add(Softmax(_normalised_axis(site)), site.value(0)),)
+    return (site.add(Softmax(normalised_axis(site)), site.value(0)),)
 
 
-def _log_softmax(site: Site) -> tuple[Value, ...]:
-    return (site.add(LogSoftmax(_normalised_axis(site)), site.value(0)),)
-
-
-def _normalised_axis(site: Site) -> int:
+def normalised_axis(site: Site) -> int:
+    """The axis of a softmax; raises NotLiftedError where it spans several."""
     own = site.type(0)
     if site.opset >= 13:
         return site.integer("axis", -1)
@@ -295,7 +309,6 @@ LAYERS: Mapping[str, Lifter] = {
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "Gemm": _gemm,
-    "LogSoftmax": _log_softmax,
     "MatMul": _matmul,
     "MaxPool": _max_pool,
     "Softmax": _softmax,

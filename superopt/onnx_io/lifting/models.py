@@ -16,7 +16,9 @@ from superopt.ir.graph import Graph, GraphEditor, GraphOperator, Input, NodeId, 
 from superopt.ir.types import ElementType, TensorType, UnknownType, ValueType
 from superopt.onnx_io.changes.simplifying import followed_constants, simplify
 from superopt.onnx_io.files.source import SourceModel
+from superopt.onnx_io.lifting.composed import COMPOSED, FOR_GRADIENTS
 from superopt.onnx_io.lifting.cuts import CUTS
+from superopt.onnx_io.lifting.einsum import PRODUCTS
 from superopt.onnx_io.lifting.elementwise import ELEMENTWISE, Lifter
 from superopt.onnx_io.lifting.layers import LAYERS
 from superopt.onnx_io.lifting.reductions import REDUCTIONS
@@ -48,12 +50,13 @@ _FEW_ELEMENTS = 65_536
 class Group:
     """The graph nodes created for one ONNX node. ``slots`` and ``outputs`` are the values of its operands and
     results, None where missing or not needed by the graph; ``captures`` those that its subgraphs read by
-    name."""
+    name. ``respelled``: the runtime runs what the graph nodes are written as at least as fast."""
 
     nodes: tuple[NodeId, ...]
     slots: tuple[Value | None, ...]
     outputs: tuple[Value | None, ...]
     captures: tuple[tuple[str, Value], ...] = ()
+    respelled: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,10 +105,12 @@ class LiftedModel:
             raise InvalidModelError(f"{self.source.name}: there is no weight {label!r}") from None
 
 
-def lift(source: SourceModel) -> LiftedModel:
+def lift(source: SourceModel, *, for_gradients: bool = False) -> LiftedModel:
     """Lifts a model to a graph. Every node that cannot be typed or has no operator becomes opaque, with the
-    reason."""
-    return _Lifting(simplify(without_false_types(source))).run()
+    reason; so does one that the runtime runs faster than what it is made of, unless its gradient is asked
+    for."""
+    lifters = GRADIENT_LIFTERS if for_gradients else LIFTERS
+    return _Lifting(simplify(without_false_types(source)), lifters).run()
 
 
 def _generic(name: str) -> Lifter:
@@ -133,10 +138,12 @@ def _generic(name: str) -> Lifter:
 
 
 SPECIAL: Mapping[str, Lifter] = {
+    **COMPOSED,
     **CUTS,
     **ELEMENTWISE,
     **LAYERS,
     **MOVEMENT,
+    **PRODUCTS,
     **REDUCTIONS,
     **SCATTER,
     **SELECTION,
@@ -151,10 +158,14 @@ LIFTERS: Mapping[str, Lifter] = {
 }
 """Lifters by ONNX operator. An operator with a declared ONNX form needs no entry."""
 
+GRADIENT_LIFTERS: Mapping[str, Lifter] = {**LIFTERS, **FOR_GRADIENTS}
+"""Lifters where gradients are asked for."""
+
 
 class _Lifting:
-    def __init__(self, source: SourceModel) -> None:
+    def __init__(self, source: SourceModel, lifters: Mapping[str, Lifter]) -> None:
         self._source = source
+        self._lifters = lifters
         self._model = source.proto
         self._followed = followed_constants(source)
         self._inferred = infer_types(source.proto, source.apart, self._followed)
@@ -233,14 +244,14 @@ class _Lifting:
         if reason is None and not self._is_size(node):
             site = self._site(index)
             try:
-                outputs = LIFTERS[node.op_type](site)[: len(node.output)]
+                outputs = self._lifters[node.op_type](site)[: len(node.output)]
                 slots = site.slots()
                 self._compare_with_onnx(node, outputs)
             except (NotLiftedError, IllTypedError) as error:
                 reason = str(error)
                 self._editor.remove(site.made)
             else:
-                self._groups[index] = Group(tuple(site.made), slots, outputs)
+                self._groups[index] = Group(tuple(site.made), slots, outputs, respelled=site.is_respelled)
                 self._bind(node, outputs)
                 return
         self._add_opaque(index, node, COMPUTES_SIZES if self._is_from_sizes(node) else reason or "")
@@ -294,9 +305,11 @@ class _Lifting:
             return "it calls a function of the model"
         if node.domain not in STANDARD_DOMAINS:
             return f"the domain {node.domain} is not known"
-        if node.op_type not in LIFTERS:
+        if node.op_type not in self._lifters:
             if any(subgraphs(node)):
                 return "its bodies are models of their own"
+            if node.op_type in FOR_GRADIENTS:
+                return "it is faster than the operators that it is made of"
             return "no operator describes it"
         return None
 

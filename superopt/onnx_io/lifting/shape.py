@@ -16,6 +16,20 @@ from superopt.ops.shape import Broadcast, Concat, Reshape, Split
 from superopt.ops.upsampling import LinearUpsample, NearestUpsample
 
 
+def reshaped(site: Site, value: Value, shape: tuple[Dimension, ...]) -> Value:
+    """The tensor in another shape; the value itself if it has that shape."""
+    return value if site.moved_type(value).shape == shape else site.add(Reshape(shape), value)
+
+
+def permuted(site: Site, value: Value, permutation: tuple[int, ...]) -> Value:
+    """The tensor with its axes in another order; the value itself if that is the order."""
+    rank = len(permutation)
+    if permutation == tuple(range(rank)):
+        return value
+    swapped = (*range(rank - 2), rank - 1, rank - 2)
+    return site.add(Transpose() if permutation == swapped else Transpose(permutation), value)
+
+
 def _reshape(site: Site) -> tuple[Value, ...]:
     own = site.moved(0)
     wanted = site.sizes(1, "the shape")
@@ -80,11 +94,8 @@ def _unsqueeze(site: Site) -> tuple[Value, ...]:
 def _transpose(site: Site) -> tuple[Value, ...]:
     own = site.moved(0)
     permutation = site.integers("perm") or tuple(reversed(range(own.rank)))
-    swapped = (*range(own.rank - 2), own.rank - 1, own.rank - 2)
-    operator = Transpose() if own.rank >= 2 and permutation == swapped else Transpose(permutation)
-    if own.rank < 2:
-        return (site.add(Reshape(own.shape), site.value(0)),)
-    return (site.add(operator, site.value(0)),)
+    result = permuted(site, site.value(0), permutation)
+    return (result if site.made else site.add(Reshape(own.shape), result),)
 
 
 def _concat(site: Site) -> tuple[Value, ...]:

@@ -59,6 +59,7 @@ class Site:
         self._alike = alike
         self._site_of = site_of
         self._read_beside: set[int] = set()
+        self.is_respelled = False
         self._attributes = {attribute.name: attribute for attribute in node.attribute}
 
     def has(self, slot: int) -> bool:
@@ -156,6 +157,10 @@ class Site:
         """Declares that the graph nodes do without an operand, since what it holds is known: sizes, one
         number, or what they compute themselves."""
         self._read_beside.add(slot)
+
+    def respell(self) -> None:
+        """Declares that the runtime runs the graph nodes at least as fast as this ONNX node."""
+        self.is_respelled = True
 
     def alike(self) -> Sequence[onnx.NodeProto]:
         """The nodes with the same operator that read the same first operand, this one among them."""

@@ -26,7 +26,7 @@ ELEMENTWISE = (
             %3 = elu[alpha=3974/2375](%2): f32[n, 4]
             superopt/number/1.0507009794507394/float = weight: f32[]
             %5 = scale(%3, superopt/number/1.0507009794507394/float): f32[n, 4]
-            %6 = opaque[domain=, op_type=Celu, index=3, reason=no operator describes it](%5): f32[n, 4]
+            %6 = elu(%5): f32[n, 4]
             return %6
         """,
         written="""
@@ -34,7 +34,7 @@ ELEMENTWISE = (
             b = Elu(a)
             superopt/elu_3 = Elu(b)
             c = Mul(superopt/elu_3, superopt/weight_0)
-            y = Celu(c)
+            y = Elu(c)
         """,
     ),
     Case(
