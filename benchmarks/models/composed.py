@@ -29,16 +29,17 @@ _ACTIVATION = "Abs"
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node with operands of these shapes; integers in the place of one are a constant."""
+    """A node with operands of these shapes, then a constant: integers, or random numbers of a shape."""
 
     text: str
     shapes: Sequence[Sequence[int]]
     integers: Sequence[int] = ()
+    weight: Sequence[int] = ()
 
     def model(self) -> onnx.ModelProto:
         """The node with an activation before each operand and behind the result."""
         inputs = ", ".join(f"float{list(shape)} x{at}" for at, shape in enumerate(self.shapes))
-        operands = [f"a{at}" for at in range(len(self.shapes))] + ["c"] * bool(self.integers)
+        operands = [f"a{at}" for at in range(len(self.shapes))] + ["c"] * bool(self.integers or self.weight)
         before = " ".join(f"a{at} = {_ACTIVATION}(x{at})" for at in range(len(self.shapes)))
         node = self.text.replace("(…)", f"({', '.join(operands)})")
         body = f"{{ {before} b = {node} y = {_ACTIVATION}(b) }}"
@@ -47,6 +48,9 @@ class Node:
         )
         if self.integers:
             model.graph.initializer.append(numpy_helper.from_array(np.array(self.integers, np.int64), "c"))
+        if self.weight:
+            weight = np.random.default_rng(0).standard_normal(self.weight, np.float32)
+            model.graph.initializer.append(numpy_helper.from_array(weight, "c"))
         return onnx.shape_inference.infer_shapes(model)
 
 
@@ -73,6 +77,15 @@ NODES = {
     "dense": Node('Einsum <equation = "bqd,de->bqe"> (…)', [(1, 128, 768), (768, 768)]),
     "elements": Node('Einsum <equation = "bi,bi->bi"> (…)', [ROWS, ROWS]),
     "layers over two axes": Node("LayerNormalization <axis = -2> (…)", [IMAGE, (56, 56), (56, 56)]),
+    "depthwise sequence": Node(
+        "Conv <group = 256, kernel_shape = [31], pads = [15, 15]> (…)", [(1, 256, 400)], weight=(256, 1, 31)
+    ),
+    "sequence": Node("Conv <kernel_shape = [3], pads = [1, 1]> (…)", [(1, 64, 4000)], weight=(64, 64, 3)),
+    "sequence of 20 channels": Node(
+        "Conv <kernel_shape = [3], pads = [1, 1]> (…)", [(1, 20, 1000)], weight=(20, 20, 3)
+    ),
+    "maxima of a sequence": Node("MaxPool <kernel_shape = [3], strides = [2]> (…)", [(1, 64, 4000)]),
+    "means of a sequence": Node("AveragePool <kernel_shape = [25], pads = [12, 12]> (…)", [(1, 64, 4000)]),
     "mean": Node("Mean(…)", [IMAGE, IMAGE]),
     "softsign": Node("Softsign(…)", [IMAGE]),
     "thresholded relu": Node("ThresholdedRelu(…)", [IMAGE]),

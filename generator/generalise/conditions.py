@@ -39,6 +39,15 @@ def under_conditions(equation: Equation, shapes: Shapes, sampler: Sampler) -> Eq
     return _conditioned(equation, choices)
 
 
+def with_kernels_sized(equation: Equation, shapes: Shapes) -> Equation | None:
+    """The equation for kernels of the size that they had when it was found, on which margins depend that are
+    given as numbers; None if there are none."""
+    if not any(isinstance(term.attribute("padding"), tuple) for term in equation.applications):
+        return None
+    kernels = variables(*(term.inputs[1] for term in convolutions(equation)))
+    return _conditioned(equation, [_sized(name, shapes) for name in kernels])
+
+
 def with_groups_said(equation: Equation, shapes: Shapes, sampler: Sampler) -> Equation:
     """The equation with explicit conditions for convolutions that cannot have groups: with divided channels,
     groups are ill-typed, which a proof needs as a condition.
@@ -142,17 +151,23 @@ def _holds(equation: Equation, choices: list[Clauses], shapes: Shapes, sampler: 
 
 
 def _conditioned(equation: Equation, choices: list[Clauses]) -> Equation:
-    clauses = dict.fromkeys(clause for choice in choices for clause in choice)
+    clauses = dict.fromkeys((*equation.conditions, *(clause for choice in choices for clause in choice)))
     return replace(equation, conditions=tuple(sorted(clauses, key=repr)))
 
 
 def _pointwise(equation: Equation, shapes: Shapes) -> list[Clauses]:
     """Kernels that were of one position when the equation was found."""
     return [
-        tuple(Condition(ConditionCall("dim", (ConditionName(name), axis)), "=", 1) for axis in (2, 3))
+        _sized(name, shapes)
         for name in variables(*(term.inputs[1] for term in convolutions(equation)))
         if shapes[name][2:] == (1, 1)
     ]
+
+
+def _sized(name: str, shapes: Shapes) -> Clauses:
+    """That the kernel has its size of now."""
+    dims = (ConditionCall("dim", (ConditionName(name), axis)) for axis in (2, 3))
+    return tuple(Condition(dim, "=", size) for dim, size in zip(dims, shapes[name][2:], strict=True))
 
 
 def _ungrouped(equation: Equation, shapes: Shapes) -> list[tuple[Condition]]:

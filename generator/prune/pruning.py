@@ -21,6 +21,7 @@ from superopt.generator.generalise.conditions import (
     of_these_ranks,
     under_conditions,
     with_groups_said,
+    with_kernels_sized,
 )
 from superopt.generator.generalise.generalisation import GROUPS, Generaliser
 from superopt.generator.generalise.sampling import Sampler, Shapes
@@ -272,7 +273,10 @@ class Selection:
         if not self._sampler.types_in_general(equation, shapes):
             return self._drop("ill-typed in general", equation)
         if self._sampler.equates_sizes(equation, shapes):
-            return self._drop("only at equal sizes", equation)
+            sized = with_kernels_sized(equation, shapes)
+            if sized is None or self._sampler.equates_sizes(sized, shapes):
+                return self._drop("only at equal sizes", equation)
+            equation = sized
         true: Equation | None = equation
         if not self._sampler.holds(equation, shapes, samples=SAMPLES):
             if self._follows(places, CONDITIONAL):

@@ -14,8 +14,10 @@ from superopt.ir.graph import Graph, Node, NodeId, Value
 from superopt.onnx_io import LiftedModel
 from superopt.ops import Opaque, Operator
 from superopt.ops.roles import FusionRole, Product
+from superopt.ops.shape import Reshape
 from superopt.ops.traits import traits
 from superopt.optimizer.canonical.redundancy import same_value, simpler_operator
+from superopt.optimizer.canonical.rows import on_rows
 from superopt.traversal import postorder
 
 
@@ -62,13 +64,25 @@ class _Pass:
         self._replaced: dict[Value, Value] = {}
         self._seen: dict[tuple[object, ...], NodeId] = {}
         self._rewritten: set[NodeId] = set()
+        self._row_ends = {
+            node
+            for group in lifted.groups.values()
+            if group.respelled and not any(member in protected for member in group.nodes)
+            for node in group.nodes
+            if isinstance(graph[node].operator, Reshape)
+        }
 
     def run(self) -> Iterator[CanonicalStep]:
         for node_id in self._graph.order:
             node = self._rewired(self._graph[node_id])
             if node_id in self._protected or not _is_understood(node) or node.after:
                 continue
-            step = self._removed(node) or self._simplified(node) or self._merged(node)
+            step = (
+                self._removed(node)
+                or self._simplified(node)
+                or self._merged(node)
+                or self._moved_to_rows(node)
+            )
             if step is not None:
                 yield CanonicalStep("canonicalise", step, (node_id,))
         self._editor.set_outputs(self._replaced.get(value, value) for value in self._graph.outputs)
@@ -130,6 +144,14 @@ class _Pass:
         for old, new in zip(node.values, self._editor[first].values, strict=True):
             self._replaced[old] = new
         return "calculated once already"
+
+    def _moved_to_rows(self, node: Node) -> str | None:
+        made = on_rows(self._editor, node, self._row_ends)
+        if made is None:
+            return None
+        self._row_ends.update(value.node for value in made)
+        self._replaced.update(zip(node.values, made, strict=True))
+        return "an image of one row instead of a sequence"
 
     def _spelled_anew(self) -> Iterator[NodeId]:
         """Yield scalar steps after a convolution that the model stores with axes of size 1, which ONNX

@@ -35,8 +35,10 @@ def same_value(graph: GraphEditor, node: Node) -> Same | None:
     if why is not None:
         return Same(node.inputs[0], why)
     simpler = simpler_operator(graph, node)
-    if simpler is not None and _leaves_axes(simpler.operator, node.types[0]):
-        return Same(simpler.inputs[0], simpler.why)
+    if simpler is not None:
+        types = tuple(map(graph.type_of, simpler.inputs))
+        if _leaves_axes(simpler.operator, node.types[0]) or simpler.operator.why_same(types, node.types[0]):
+            return Same(simpler.inputs[0], simpler.why)
     return _neutral(graph, node, node.operator)
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from superopt.errors import InvalidFileError
 from superopt.optimizer.cost.kernel import Kernel, main_operator
 from superopt.optimizer.cost.measuring.measurer import LAUNCH_MICROSECONDS, Measurement, Measurer
-from superopt.optimizer.cost.objective import Price, is_free, rounded
+from superopt.optimizer.cost.objective import NOISE, Price, is_free, rounded
 from superopt.optimizer.cost.roofline import PROBES, Roofline, calibrate, recorded_roofline
 from superopt.optimizer.cost.runtime.session import Provider, device_name, runtime_version
 from superopt.optimizer.cost.store import CostStore
@@ -74,6 +74,7 @@ class Latency:
 
     unit = "us"
     source = "measured"
+    noise = NOISE
 
     def __init__(
         self,

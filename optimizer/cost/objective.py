@@ -11,6 +11,9 @@ from superopt.optimizer.cost.memory import Memory
 _GRAIN = 1024
 """Prices are multiples of 1/1024, so that sums are exact and independent of the order of rewrites."""
 
+NOISE = 0.03
+"""Share of the price of a kernel within which two prices count as equal."""
+
 
 @dataclass(frozen=True, slots=True)
 class Price:
@@ -55,6 +58,14 @@ class WeighsMemory(Protocol):
     def whole(self, memory: Memory) -> float:
         """The term added to the sum of prices."""
         ...
+
+
+@runtime_checkable
+class Measuring(Protocol):
+    """An objective whose prices are measured: of two prices of a kernel within a share of ``noise`` of each
+    other, neither is known to be the lower."""
+
+    noise: float
 
 
 @runtime_checkable

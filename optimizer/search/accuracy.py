@@ -12,13 +12,11 @@ from superopt.ir.graph import NodeId
 from superopt.ir.terms import Term
 from superopt.ops.amplification import amplification
 from superopt.optimizer.cost.graph_cost import GraphCost
+from superopt.optimizer.cost.objective import NOISE
 from superopt.optimizer.search.minimise import Shortened
 from superopt.optimizer.search.recording import matches_at
 from superopt.optimizer.search.trace import TraceStep, step_of
 from superopt.rewriting import Substitution, apply_match
-
-NOISE = 0.03
-"""Share of the price of a kernel within which two prices count as equal."""
 
 _Known: TypeAlias = "Mapping[tuple[str, bool], Substitution]"
 _Alternatives: TypeAlias = "Mapping[tuple[Term, ...], Sequence[Substitution]]"
@@ -91,4 +89,4 @@ def _replayed(start: GraphCost, trace: Sequence[TraceStep], known: _Known, chang
     return _Replayed(Shortened(cost, tuple(steps)), NOISE * sum(groups.values()))
 
 
-__all__ = ["NOISE", "error_of", "more_accurate"]
+__all__ = ["error_of", "more_accurate"]

@@ -2,7 +2,7 @@
 
 Steps are divided into components that do not depend on each other. Each component is reduced separately,
 components with equal steps in the same way, and the whole is priced again; reductions that increase its cost
-are discarded.
+are discarded. A component that makes the graph larger has to gain more than prices are accurate to.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from superopt.ir.graph import NodeId
+from superopt.ir.terms import operator_count
 from superopt.optimizer.cost.graph_cost import GraphCost
+from superopt.optimizer.cost.objective import Measuring
 from superopt.optimizer.search.recording import Recorded, cost_with
 from superopt.optimizer.search.trace import TraceStep, recorded, with_steps
 from superopt.rewriting import Substitution
@@ -35,13 +37,15 @@ def minimised(
     rules: Iterable[Substitution],
     may_go_on: Callable[[], bool] = lambda: True,
 ) -> Shortened:
-    """The trace without the steps that can be removed without increasing the final cost. A trace of more than
+    """The trace without the steps that can be removed without increasing the final cost, but for noise of
+    the prices of those that add operators. A trace of more than
     ``MAX_STEPS`` is returned unchanged, because it would have to be replayed several times. ``may_go_on`` is
     checked between attempts; if it is false, the result so far is returned."""
     if len(found.trace) > MAX_STEPS:
         return found
     records = recorded(start.graph, found.trace, rules)
     kept, outcomes = set(range(len(records))), dict[tuple[object, ...], tuple[bool, ...]]()
+    allowed = 0.0
     for component in components(records):
         if not may_go_on():
             break
@@ -50,11 +54,13 @@ def minimised(
             tried = removable(found.trace, component)
             needed = kept_of(start, records, component, tried, may_go_on)
             outcomes[likeness] = tuple(index in needed for index in component)
+        if not any(outcomes[likeness]):
+            allowed += noise_of(start, records, component)
         kept.difference_update(i for i, stays in zip(component, outcomes[likeness], strict=True) if not stays)
     if len(kept) == len(records):
         return found
     shorter = Shortened(*with_steps(start, records, sorted(kept)))
-    return shorter if shorter.cost.total <= found.cost.total else found
+    return shorter if shorter.cost.total <= found.cost.total + allowed else found
 
 
 def components(records: Sequence[Recorded]) -> list[list[int]]:
@@ -91,7 +97,7 @@ def kept_of(
     of them can go."""
     least, applied = cost_with(start, records, component)
     needed = list(applied)
-    if least >= start.total:
+    if least >= start.total - noise_of(start, records, component):
         return frozenset()
     is_shorter = True
     while is_shorter:
@@ -103,6 +109,18 @@ def kept_of(
             if total <= least:
                 needed, least, is_shorter = list(applied), total, True
     return frozenset(needed)
+
+
+def noise_of(start: GraphCost, records: Sequence[Recorded], component: Sequence[int]) -> float:
+    """The gain up to which a component that makes the graph larger may gain nothing: the noise of measured
+    prices of what it rewrites."""
+    objective, rules = start.objective, [records[index].match.substitution for index in component]
+    growth = sum(operator_count(*rule.target) - operator_count(*rule.source) for rule in rules)
+    if growth <= 0 or not isinstance(objective, Measuring):
+        return 0.0
+    sites = {site for index in component for site in records[index].match.sites}
+    groups = {id(group): group for site in sites if (group := start.owner.get(site)) is not None}
+    return objective.noise * sum(group.price.cost for group in groups.values())
 
 
 def removable(trace: Sequence[TraceStep], component: Sequence[int]) -> frozenset[int]:

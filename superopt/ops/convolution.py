@@ -207,7 +207,7 @@ class Enlarge(Operator):
 
     def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
         """Input and output channels."""
-        return _of_kernels(axis_by_axis(inputs, outputs, (2, 3)))
+        return of_kernels(axis_by_axis(inputs, outputs, (2, 3)))
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """Pads with zeros."""
@@ -235,7 +235,7 @@ class AveragePoolKernel(Operator):
 
     def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
         """Channels."""
-        return _of_kernels(axis_by_axis(inputs, outputs, (1, 2, 3)))
+        return of_kernels(axis_by_axis(inputs, outputs, (1, 2, 3)))
 
     def task(self, outputs: tuple[TensorType, ...]) -> Operator:
         """The kernel of fewer channels."""
@@ -374,7 +374,7 @@ class KernelResponse(Operator):
         return (domain.reshape(answer, (outputs,)),)
 
 
-def _of_kernels(splits: Splits) -> Splits:
+def of_kernels(splits: Splits) -> Splits:
     """The same of tensors that are parameters."""
     parameters = tuple(TaskDimension(d.size, SplitKind.PARAMETER) for d in splits.dimensions)
     return Splits(parameters, splits.inputs, splits.outputs)

@@ -1,4 +1,7 @@
-"""Transposed convolution: every element of an image adds its multiple of a kernel to a larger image."""
+"""Transposed convolution: every element of an image adds its multiple of a kernel to a larger image.
+
+It is a convolution with the kernel flipped, which costs less where there are few outputs.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from typing import ClassVar, TypeVar
 from superopt.domains import Array, Domain
 from superopt.domains.arrays import padded
 from superopt.errors import IllTypedError
-from superopt.ir.bounds import surely_below
-from superopt.ir.dimensions import Dimension
+from superopt.ir.bounds import surely_below, surely_even
+from superopt.ir.dimensions import Dimension, floor_divide
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops.base import (
     Operator,
@@ -23,11 +26,48 @@ from superopt.ops.base import (
     same_element,
     tensors,
 )
-from superopt.ops.convolution import Conv
-from superopt.ops.splits import SplitKind, Splits, TaskDimension
-from superopt.ops.windows import Padding
+from superopt.ops.convolution import Conv, of_kernels
+from superopt.ops.matrix import concrete
+from superopt.ops.splits import SplitKind, Splits, TaskDimension, axis_by_axis
+from superopt.ops.windows import Padding, odd_windows
 
 A = TypeVar("A")
+
+
+def flipped(domain: Domain[A], array: A) -> A:
+    """The array with its last two axes in reverse order."""
+    return domain.rearrange(lambda part: part[..., ::-1, ::-1], array)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Flip(Operator):
+    """A kernel [o, c, kh, kw] with its rows and columns in reverse order."""
+
+    name: ClassVar[str] = "flip"
+    inputs: ClassVar[int] = 1
+    polynomial: ClassVar[bool] = True
+    linear: ClassVar[bool] = True
+    spatial: ClassVar[bool] = True
+    moves: ClassVar[bool] = True
+    positions: ClassVar[int | None] = 4
+    ranks: ClassVar[tuple[int, ...]] = (4,)
+    parameters: ClassVar[int | None] = 0
+    kernel_input: ClassVar[int | None] = 0
+
+    def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
+        """t -> t."""
+        (weight,) = tensors(self.name, 1, types)
+        require_rank(self.name, weight, 4)
+        return (weight,)
+
+    def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
+        """Input and output channels."""
+        return of_kernels(axis_by_axis(inputs, outputs, (2, 3)))
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """Reversed."""
+        return (flipped(domain, arrays[0]),)
 
 
 @register
@@ -35,7 +75,7 @@ A = TypeVar("A")
 class ConvTranspose(Operator):
     """Transposed convolution of x[n, c, h, w] with w[c, o, kh, kw], not grouped: element (i, j) adds to the
     window at (stride i, stride j). ``padding`` cuts margins off the result: ``valid``, which cuts nothing,
-    or (top, left, bottom, right)."""
+    ``same``, which cuts what a convolution with an odd kernel pads, or (top, left, bottom, right)."""
 
     name: ClassVar[str] = "conv_transpose"
     linear_in: ClassVar[tuple[tuple[int, ...], ...]] = ((0,), (1,))
@@ -47,31 +87,42 @@ class ConvTranspose(Operator):
     polynomial: ClassVar[bool] = True
     typical: ClassVar[Mapping[str, tuple[object, ...]]] = {
         "stride": ((1, 1), (2, 1), (2, 3)),
-        "padding": ("valid", (0, 1, 1, 0), (1, 0, 0, 2)),
+        "padding": ("valid", "same", (0, 1, 1, 0), (1, 0, 0, 2)),
         "dilation": ((1, 1), (1, 2)),
     }
     stride: tuple[int, int] = (1, 1)
     padding: Padding = "valid"
     dilation: tuple[int, int] = (1, 1)
 
-    @property
-    def margins(self) -> tuple[int, int, int, int]:
-        """What is cut off, as (top, left, bottom, right)."""
+    def margins(self, kernel: tuple[Dimension, ...]) -> tuple[Dimension, ...]:
+        """What is cut off, as (top, left, bottom, right), for a kernel of these sizes. Raises
+        IllTypedError."""
         if isinstance(self.padding, tuple):
             return self.padding
-        if self.padding != "valid":
-            raise IllTypedError(f"{self.name}: expected padding valid or (t, l, b, r), got {self.padding}")
-        return (0, 0, 0, 0)
+        if self.padding == "valid":
+            return (0, 0, 0, 0)
+        extents = self._extents(kernel)
+        if self.padding != "same" or any(map(surely_even, extents)):
+            raise IllTypedError(
+                f"{self.name}: expected padding valid, same for an odd kernel, or (t, l, b, r), "
+                f"got {self.padding} for kernel {kernel}"
+            )
+        half = tuple(floor_divide(extent, 2) for extent in extents)
+        return half + half
 
-    def _size(self, size: Dimension, kernel: Dimension, axis: int) -> Dimension:
+    def _extents(self, kernel: tuple[Dimension, ...]) -> tuple[Dimension, ...]:
+        return tuple(d * (k - 1) + 1 for d, k in zip(self.dilation, kernel, strict=True))
+
+    def _size(self, size: Dimension, kernel: Dimension, margins: Dimension, axis: int) -> Dimension:
         stride, dilation = self.stride[axis], self.dilation[axis]
         if any(surely_below(number, 1) for number in (size, kernel, stride, dilation)):
             raise IllTypedError(
                 f"{self.name}: expected positive sizes, stride and dilation, "
                 f"got {size}, {kernel}, {stride}, {dilation}"
             )
-        margins = self.margins
-        result = (size - 1) * stride + dilation * (kernel - 1) + 1 - margins[axis] - margins[axis + 2]
+        if self.padding == "same":
+            return (size - 1) * stride + 1
+        result = (size - 1) * stride + dilation * (kernel - 1) + 1 - margins
         if surely_below(result, 1):
             raise IllTypedError(f"{self.name}: expected margins smaller than the result, got {margins}")
         return result
@@ -84,23 +135,29 @@ class ConvTranspose(Operator):
         require_rank(f"{self.name}, first input", data, 4)
         require_rank(f"{self.name}, second input", weight, 4)
         equal_dimensions(f"{self.name}, channels", data.shape[1], weight.shape[0])
-        sizes = tuple(self._size(data.shape[axis + 2], weight.shape[axis + 2], axis) for axis in range(2))
+        margins = self.margins(weight.shape[2:])
+        sizes = tuple(
+            self._size(data.shape[axis + 2], weight.shape[axis + 2], margins[axis] + margins[axis + 2], axis)
+            for axis in range(2)
+        )
         return (data.with_shape((data.shape[0], weight.shape[1], *sizes)),)
 
     def unseen(self, *inputs: TensorType) -> frozenset[tuple[object, ...]]:
-        """That symbolic margins leave something of the result."""
+        """That symbolic margins leave something of the result, and that ``same`` windows are odd."""
         sizes = self.infer_whole(*inputs)[0].shape[2:]
-        return frozenset(("below", 0, size) for size in sizes if not surely_below(0, size))
+        found = frozenset[tuple[object, ...]](
+            ("below", 0, size) for size in sizes if not surely_below(0, size)
+        )
+        return found | odd_windows(self.padding, self._extents(inputs[1].shape[2:]))
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """The convolution of the elements, zeros between and around them, with the reversed kernel."""
         data, weight = arrays
         extents = [d * (k - 1) for d, k in zip(self.dilation, domain.shape(weight)[2:], strict=True)]
-        kernel = domain.rearrange(lambda part: part[..., ::-1, ::-1], weight)
-        kernel = domain.transpose(kernel, (1, 0, 2, 3))
+        kernel = domain.transpose(flipped(domain, weight), (1, 0, 2, 3))
         around = Conv((1, 1), (extents[0], extents[1], extents[0], extents[1]), self.dilation)
         (result,) = around.evaluate(domain, self._apart(domain, data), kernel)
-        margins = self.margins
+        margins = [concrete(self.name, margin) for margin in self.margins(domain.shape(weight)[2:])]
         for axis in range(2):
             size = domain.shape(result)[axis + 2]
             result = domain.slice(result, axis + 2, margins[axis], size - margins[axis + 2])

@@ -20,7 +20,7 @@ from superopt.ir.graph import Graph, GraphEditor, NodeId, Value, Weight
 from superopt.ir.numbers import AttributeVariable
 from superopt.ir.terms import Application, AttributeTerm, Term, Variable
 from superopt.ir.types import TensorType
-from superopt.ops.base import Operator
+from superopt.ops.base import Operator, attributes_of
 from superopt.ops.filled import Filled
 from superopt.ops.shape import Cutting, Joining
 from superopt.ops.traits import graph_name, traits
@@ -286,9 +286,11 @@ class _Finder:
     def _spellings(
         self, pattern: AttributeTerm, operator: Operator, inputs: tuple[Value, ...], state: State
     ) -> tuple[Padding, ...]:
-        """Equivalent paddings of the node; only the original one if the rule compares paddings."""
+        """Equivalent paddings of the node; only the original one if the rule compares paddings, or if the
+        node has no windows."""
         own = operator.window(*(cast("TensorType", self._graph.type_of(value)) for value in inputs))
-        assert own is not None, "only windows are padded"
+        if own is None:
+            return (cast("Padding", attributes_of(operator)["padding"]),)
         is_unbound = isinstance(pattern, AttributeVariable) and pattern.name not in state.attributes
         if isinstance(pattern, AttributeVariable) and is_unbound:
             if pattern.name not in self._substitution.repeated_attributes:

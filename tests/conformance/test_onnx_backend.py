@@ -68,6 +68,11 @@ def test_every_case_that_the_runtime_passes_still_passes(
     require_all(suite, baseline, name, TRANSFORMS[name])
 
 
+def test_cases_pass_in_canonical_form(suite: Suite, baseline: tuple[str, ...]) -> None:
+    """One case in two; all with ``SUPEROPT_ALL_CASES=1``."""
+    require_all(suite, sample(baseline, 2), "canonical", forcing.canonical)
+
+
 def test_cases_pass_when_optimised(
     suite: Suite, baseline: tuple[str, ...], rules: tuple[Substitution, ...]
 ) -> None:

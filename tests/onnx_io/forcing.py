@@ -8,6 +8,7 @@ from dataclasses import replace
 from superopt.ir import Graph, Node, Plan, Weight
 from superopt.onnx_io import LiftedModel, lift, load_model, lower
 from superopt.ops import Opaque
+from superopt.optimizer.canonical import canonicalise
 
 Rewriting = Callable[[bytes], bytes]
 
@@ -27,6 +28,12 @@ def written_anew(model: bytes, *, for_gradients: bool = False) -> bytes:
     """The model with every node that can be lifted written by the lowering."""
     lifted = lift(load_model(model), for_gradients=for_gradients)
     return lower(lifted, touched(lifted.graph), Plan()).to_bytes()
+
+
+def canonical(model: bytes) -> bytes:
+    """The model in canonical form."""
+    lifted = lift(load_model(model))
+    return lower(lifted, canonicalise(lifted).graph, Plan()).to_bytes()
 
 
 def every_other_node_written_anew(model: bytes) -> bytes:

@@ -53,7 +53,7 @@ from superopt.ops.product_algorithms import DOT, STRASSEN
 from superopt.ops.reduction import Exp, Log, ReduceMax, ReduceMean, ReduceMin, ReduceSum
 from superopt.ops.selection import Equal, Greater, LogicalAnd, LogicalNot, LogicalOr, Select
 from superopt.ops.shape import Broadcast, Concat, Reshape, Split
-from superopt.ops.transposed import ConvTranspose
+from superopt.ops.transposed import ConvTranspose, Flip
 from superopt.ops.upsampling import LinearUpsample, NearestUpsample
 from tests.onnx_io.gradient_cases import GRADIENT_CASES
 from tests.onnx_io.kit import session
@@ -177,6 +177,9 @@ CASES = (
     ),
     *(Case(ProductTransform(algorithm), ((4, 6),)) for algorithm in (STRASSEN, DOT)),
     Case(ConvTranspose((2, 2)), (IMAGE, (4, 1, 2, 2))),
+    Case(ConvTranspose((1, 1), "same", (1, 2)), (IMAGE, (4, 1, 3, 5))),
+    Case(ConvTranspose((2, 3), "same"), (IMAGE, (4, 1, 3, 1))),
+    Case(Flip(), ((2, 3, 3, 2),)),
     Case(Enlarge((5, 3)), ((2, 3, 3, 1),)),
     Case(AveragePoolKernel((2, 3), 4), ()),
     Case(IdentityKernel((3, 1), 4), ()),
@@ -279,9 +282,9 @@ def test_onnx_runtime_computes_what_the_operator_means(case: Case, opset: int) -
         np.testing.assert_allclose(theirs, ours[0], rtol=1e-4, atol=1e-5)
 
 
-NOT_READ = ("enlarge", "lookup", "prelu")
-"""Pad is not lifted, nor are the rounding of numbers to indices and slopes that are computed. Lookups by
-integers are tried in test_cuts.py, stored slopes in test_lifting.py."""
+NOT_READ = ("enlarge", "flip", "lookup", "prelu")
+"""Pad is not lifted, nor are positions in reverse, the rounding of numbers to indices and slopes that are
+computed. Lookups by integers are tried in test_cuts.py, stored slopes in test_lifting.py."""
 
 ROUND_TRIPS = [case for case in CASES if case.shapes and case.operator.name not in NOT_READ]
 """Operators without operands become initialisers."""

@@ -16,7 +16,7 @@ from superopt.ops.elementwise import Add, Identity, Multiply
 from superopt.ops.matrix import Matmul
 from superopt.ops.shape import Concat
 from superopt.optimizer import recorded_trace
-from superopt.optimizer.cost import GraphCost, Sizes, Traffic
+from superopt.optimizer.cost import GraphCost, Kernel, Price, Sizes, Traffic
 from superopt.optimizer.search import (
     Backtracking,
     CancelToken,
@@ -224,6 +224,31 @@ def test_a_trace_is_rid_of_what_undoes_itself_and_of_what_gains_nothing() -> Non
         assert [(s.rule, s.backwards) for s in least.trace] == [(s.rule_id, s.backwards) for s in shorter]
         assert least.cost.total <= found.cost.total
         assert replay(graph, least.trace, known).nodes == least.cost.graph.nodes
+
+
+class Measured(Traffic):
+    """A relu of a part of an image takes half of ``relu``, as if that had been measured."""
+
+    noise = 0.03
+
+    def __init__(self, relu: float) -> None:
+        self.relu = relu
+
+    def price(self, kernel: Kernel) -> Price:
+        part = any(type_.shape == (1, 4, 6, 6) for type_ in kernel.output_types)
+        return Price((self.relu / 2 if part else 100.0) if kernel.steps[0].operator == Relu() else 50.0)
+
+
+@pytest.mark.parametrize(("whole", "is_kept"), [(98.0, False), (80.0, True)])
+def test_a_larger_graph_has_to_gain_more_than_noise(whole: float, *, is_kept: bool) -> None:
+    b = Builder()
+    graph = b.graph(b.add(Relu(), b.add(Concat(1), b.input("x", 1, 4, 6, 6), b.input("y", 1, 4, 6, 6))))
+    distribute, join = rules(COMMUTED_RELU)
+    start = GraphCost.of(graph, Measured(whole), Sizes(graph, {}))
+    found = walk(start, (distribute,))
+    assert (start.total, found.cost.total) == (150.0, 50.0 + whole)
+    least = minimised(start, found, (distribute, join))
+    assert least.trace == (found.trace if is_kept else ())
 
 
 def test_a_long_trace_is_rid_of_what_undoes_itself() -> None:

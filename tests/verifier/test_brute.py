@@ -85,6 +85,9 @@ CASES: list[tuple[str, dict[str, object], list[tuple[int, ...]]]] = [
     *(("conv_transpose", {"stride": stride, "padding": padding, "dilation": dilation}, [IMAGE, (4, 3, 3, 2)])
       for stride in ((1, 1), (2, 3)) for padding in ("valid", "same", (1, 0, 2, 1), (9, 0, 9, 0)) for dilation in ((1, 1), (1, 2))),
     ("conv_transpose", {}, [IMAGE, (3, 4, 3, 3)]),
+    *(("conv_transpose", {"stride": stride, "padding": "same", "dilation": (1, 2)}, [IMAGE, (4, 3, *kernel)])
+      for stride in ((1, 1), (2, 3)) for kernel in ((3, 3), (1, 5), (2, 2))),
+    *(("flip", {}, [shape]) for shape in ((2, 3, 1, 3), (2, 3, 2, 4), (2, 3, 4))),
     *(("filter_transform", {"rows": rows, "columns": columns}, [(3, 2, *kernel)])
       for rows, columns in ALGORITHMS for kernel in ((2, 2), (2, 3), (3, 2), (1, 5))),
     *(("bilinear_conv", {"rows": rows, "columns": columns, "padding": padding}, [IMAGE, (outputs, 2, *kernel)])

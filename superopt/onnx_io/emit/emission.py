@@ -50,7 +50,7 @@ from superopt.ops.precision import Cast
 from superopt.ops.reduction import ReduceMax, ReduceMean, ReduceMin, ReduceSum
 from superopt.ops.selection import Equal, Greater, LogicalAnd, LogicalNot, LogicalOr, Select
 from superopt.ops.shape import Broadcast, Concat, Reshape, Split
-from superopt.ops.transposed import ConvTranspose
+from superopt.ops.transposed import ConvTranspose, Flip
 from superopt.ops.upsampling import LinearUpsample, NearestUpsample
 
 EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
@@ -72,6 +72,7 @@ EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
     Conv: layers.conv,
     ConvDataGradient: conv_data_gradient.conv_data_gradient,
     ConvTranspose: layers.conv_transpose,
+    Flip: layers.flip,
     ConvWeightGradient: conv_weight_gradient.conv_weight_gradient,
     Divide: elementwise.pointwise,
     Enlarge: layers.enlarge,

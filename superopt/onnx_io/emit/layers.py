@@ -131,10 +131,11 @@ def _transposed(emission: Emission, node: Node, defines: tuple[Value, ...], bias
     operator = node.operator
     assert isinstance(operator, ConvTranspose)
     weight = emission.type(node.inputs[1])
+    kernel = tuple(known("conv_transpose", size) for size in weight.shape[2:])
     attributes: dict[str, OnnxAttribute] = {
         "dilations": operator.dilation,
-        "kernel_shape": (known("conv_transpose", weight.shape[2]), known("conv_transpose", weight.shape[3])),
-        "pads": operator.margins,
+        "kernel_shape": kernel,
+        "pads": tuple(known("conv_transpose", margin) for margin in operator.margins(kernel)),
         "strides": operator.stride,
     }
 
@@ -143,6 +144,21 @@ def _transposed(emission: Emission, node: Node, defines: tuple[Value, ...], bias
 
     operands = (*node.inputs, *(() if bias is None else (bias,)))
     return Recipe(defines, tuple(Operand(value) for value in operands), write)
+
+
+def flip(emission: Emission, node: Node) -> Recipe:
+    """Gathers the columns, then the rows, of a kernel that is computed at run time from the last to the
+    first."""
+    type_ = emission.type(node.inputs[0])
+    sizes = [known("flip", size) for size in type_.shape[2:]]
+
+    def write(writer: Writer, names: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        rows, columns = (writer.constant(np.arange(size)[::-1].copy(), "backwards") for size in sizes)
+        part = writer.temporary("flip")
+        writer.node("Gather", [names[0], columns], [part], {"axis": 3})
+        writer.node("Gather", [part, rows], outputs, {"axis": 2})
+
+    return Recipe(node.values, (Operand(node.inputs[0]),), write)
 
 
 def padding_attributes(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
+from superopt.ir.dimensions import Dimension, floor_divide
 from superopt.ir.graph import Value
 from superopt.ir.types import TensorType
 from superopt.onnx_io.lifting.elementwise import Lifter, broadcast_shape, channel_axis
@@ -126,6 +127,23 @@ def _padding(site: Site, axes: int, kernel: tuple[int, int] | None, dilation: tu
     return pads if any(pads) else "valid"
 
 
+_BLOCK = 16
+"""Of so many channels, or fewer, ONNX Runtime makes blocks in its layout for images. Sequences have none."""
+
+_SHORT = 8
+"""Positions of a sequence up to which its layout does not matter."""
+
+
+def _respell_in_blocks(site: Site, *channels: Dimension) -> None:
+    """Declares that an operator over a sequence is faster as one over an image of one row, if all these
+    channels are divided into blocks."""
+    own = site.type(0)
+    length = own.shape[-1]
+    is_short = isinstance(length, int) and length <= _SHORT
+    if own.rank == 3 and not is_short and all(isinstance(c, int) and c % _BLOCK == 0 for c in channels):
+        site.respell()
+
+
 def _axes_of(type_: TensorType, what: str) -> int:
     """The number of axes of windows: 2, or 1, which stands for an image of one row."""
     axes = type_.rank - 2
@@ -164,6 +182,9 @@ def _conv(site: Site) -> tuple[Value, ...]:
     operator = Conv(stride, _padding(site, axes, known, dilation), dilation)
     if operator.groups(data, weight) != site.integer("group", 1):
         raise NotLiftedError("the number of groups does not follow from the shapes")
+    is_depthwise = weight.shape[1] == 1 and weight.shape[0] == data.shape[1]
+    groups = 1 if is_depthwise else site.integer("group", 1)
+    _respell_in_blocks(site, floor_divide(data.shape[1], groups), floor_divide(weight.shape[0], groups))
     if axes == 2:
         kernel = _cut_as_joined(site, data, weight)
     result = site.add(operator, image, kernel)
@@ -191,7 +212,7 @@ def _conv_transpose(site: Site) -> tuple[Value, ...]:
     margins = (top, left, bottom - below, right - beside)
     groups = site.integer("group", 1)
     image, kernel = _image(site, site.value(0)), _image(site, site.value(1))
-    operator: Operator = ConvTranspose(stride, margins if any(margins) else "valid", dilation)
+    operator: Operator = ConvTranspose(stride, _cut(site, stride, dilation, margins), dilation)
     if groups != 1 or min(margins) < 0:
         plain = ConvTranspose(stride, "valid", dilation)
         (uncut,) = plain.infer_whole(site.type_of(image), site.type_of(kernel))
@@ -203,6 +224,18 @@ def _conv_transpose(site: Site) -> tuple[Value, ...]:
         site.type(2)
         result = site.add(BiasAdd(axis=1), result, site.value(2))
     return (_over_axes(site, axes, result),)
+
+
+def _cut(
+    site: Site, stride: tuple[int, int], dilation: tuple[int, int], margins: tuple[int, int, int, int]
+) -> Padding:
+    """The margins of a transposed convolution, as a word where nothing is cut or where it keeps the size."""
+    kernel = site.type(1).shape[2:]
+    sizes = kernel if len(kernel) == 2 else (1, *kernel)
+    same = tuple((k - 1) * d for k, d in zip(sizes, dilation, strict=True))
+    if stride == (1, 1) and any(margins) and tuple(2 * cut for cut in margins) == same + same:
+        return "same"
+    return margins if any(margins) else "valid"
 
 
 def _cut_as_joined(site: Site, data: TensorType, weight: TensorType) -> Value:
@@ -292,6 +325,7 @@ def _rounded_up(site: Site, axes: int, kernel: tuple[int, int], stride: tuple[in
 def _max_pool(site: Site) -> tuple[Value | None, ...]:
     site.require_unused(1)
     axes = _axes_of(site.type(0), "the pooling")
+    _respell_in_blocks(site)
     pooled = site.add(MaxPool(*window(site, axes)), _image(site, site.value(0)))
     return (_over_axes(site, axes, pooled), None)
 
@@ -299,6 +333,7 @@ def _max_pool(site: Site) -> tuple[Value | None, ...]:
 def _average_pool(site: Site) -> tuple[Value, ...]:
     counted = site.integer("count_include_pad", 0)
     axes = _axes_of(site.type(0), "the pooling")
+    _respell_in_blocks(site, site.type(0).shape[1])
     pooled = site.add(AveragePool(*window(site, axes), counted), _image(site, site.value(0)))
     return (_over_axes(site, axes, pooled),)
 

@@ -150,6 +150,7 @@ def _attributes(operator: Operator, types: Sequence[TensorType]) -> Iterator[Has
 def _padding(operator: Operator, types: Sequence[TensorType]) -> Padding:
     """The explicit margins if they are the same for all sizes, else the named padding."""
     window = operator.window(*types)
-    assert window is not None, "only windows are padded"
+    if window is None:
+        return cast("Padding", attributes_of(operator)["padding"])
     spellings = window.spellings()
     return next((spelling for spelling in spellings if isinstance(spelling, tuple)), spellings[0])

@@ -314,6 +314,39 @@ def _columns(*, turned: bool) -> onnx.ModelProto:
     return sketch.model((result, (1, 64, 128, 1)))
 
 
+def _few_outputs(size: int, *, padding: int, transposed: bool) -> onnx.ModelProto:
+    """The last convolution of a network that makes images."""
+    sketch = Sketch()
+    x, weights = sketch.input(1, 32, 96, 96), kernel("w", 3, 32, size)
+    result = 96 - (size - 1) + 2 * padding
+    shape = {"kernel_shape": (size, size), "strides": (1, 1), "dilations": (1, 1)}
+    if transposed:
+        flipped = np.ascontiguousarray(weights[:, :, ::-1, ::-1].swapaxes(0, 1))
+        cut = (size - 1 - padding,) * 4
+        y = sketch.node("ConvTranspose", [x, sketch.weight(flipped)], pads=cut, **shape)
+    else:
+        y = sketch.node("Conv", [x, sketch.weight(weights)], pads=(padding,) * 4, **shape)
+    return sketch.model((y, (1, 3, result, result)))
+
+
+def _padded_to_few(*, transposed: bool) -> onnx.ModelProto:
+    return _few_outputs(3, padding=1, transposed=transposed)
+
+
+def _cut_to_few(*, transposed: bool) -> onnx.ModelProto:
+    return _few_outputs(9, padding=0, transposed=transposed)
+
+
+def _large_window(*, in_two: bool) -> onnx.ModelProto:
+    """A pooling of spatial pyramid pooling (YOLO)."""
+    sketch = Sketch()
+    x = sketch.input(1, 256, 20, 20)
+    for rows, columns in ((1, 13), (13, 1)) if in_two else ((13, 13),):
+        pads = (rows // 2, columns // 2) * 2
+        x = sketch.node("MaxPool", [x], kernel_shape=(rows, columns), pads=pads, strides=(1, 1))
+    return sketch.model((x, (1, 256, 20, 20)))
+
+
 def _same(sketch: Sketch, x: str, weights: Array) -> str:
     inputs = [x, sketch.weight(weights)]
     return sketch.node("Conv", inputs, kernel_shape=weights.shape[2:], auto_pad="SAME_UPPER")
@@ -336,6 +369,9 @@ WITH_HEADROOM: Mapping[str, Micrograph] = {
     "mish": pair(_mish, "in_parts"),
     "a vector added between convolutions": pair(_shifted_gate, "in_one_layout"),
     "convolution along columns": pair(_columns, "turned"),
+    "3x3 convolution to 3 channels": pair(_padded_to_few, "transposed"),
+    "unpadded 9x9 convolution to 3 channels": pair(_cut_to_few, "transposed"),
+    "max pooling by 13x13 windows": pair(_large_window, "in_two"),
 }
 
 WITHOUT_HEADROOM: Mapping[str, Micrograph] = {

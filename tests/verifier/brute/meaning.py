@@ -47,7 +47,7 @@ _MATRIX, _VECTOR, _IMAGE = frozenset((2, 3, 4)), frozenset((1,)), frozenset((4,)
 _SOME = frozenset((1, 2, 3, 4))
 RANKS: Mapping[str, tuple[frozenset[int], ...]] = {
     **dict.fromkeys(
-        ("maxpool", "avgpool", "enlarge", "lrn", "global_avgpool", "filter_transform"), (_IMAGE,)
+        ("maxpool", "avgpool", "enlarge", "flip", "lrn", "global_avgpool", "filter_transform"), (_IMAGE,)
     ),
     **dict.fromkeys(("upsample_nearest", "upsample_linear"), (_IMAGE,)),
     **dict.fromkeys(("channel_scale", "bias_add", "prelu"), (_SOME, _VECTOR)),

@@ -119,7 +119,7 @@ def conv(attributes: Attributes, x: Real, w: Real) -> Real:
 def _transposed_shape(attributes: Attributes, data: Shape, weight: Shape) -> Shape:
     need(len(data) == len(weight) == 4 and data[1] == weight[0] and min(*data, *weight) > 0)
     stride, dilation = attributes.get("stride", (1, 1)), attributes.get("dilation", (1, 1))
-    margins = _cut_off(attributes)
+    margins = _cut_off(attributes, weight)
     sizes = [
         (data[2 + axis] - 1) * stride[axis]
         + (weight[2 + axis] - 1) * dilation[axis]
@@ -132,9 +132,13 @@ def _transposed_shape(attributes: Attributes, data: Shape, weight: Shape) -> Sha
     return (data[0], weight[1], sizes[0], sizes[1])
 
 
-def _cut_off(attributes: Attributes) -> Shape:
+def _cut_off(attributes: Attributes, weight: Shape) -> Shape:
     padding = attributes.get("padding", "valid")
-    need(padding == "valid" or isinstance(padding, tuple))
+    need(padding in ("valid", "same") or isinstance(padding, tuple))
+    if padding == "same":
+        reach = [d * (k - 1) for d, k in zip(attributes.get("dilation", (1, 1)), weight[2:], strict=True)]
+        need(all(number % 2 == 0 for number in reach))
+        return (reach[0] // 2, reach[1] // 2) * 2
     return (0, 0, 0, 0) if padding == "valid" else padding
 
 
@@ -146,7 +150,7 @@ def _transposed(attributes: Attributes, x: Real, w: Real) -> Real:
         for kh, kw in np.ndindex(w.shape[2:]):
             row, column = i * stride[0] + kh * dilation[0], j * stride[1] + kw * dilation[1]
             result[:, :, row, column] += x[:, :, i, j] @ w[:, :, kh, kw]
-    top, left, bottom, right = _cut_off(attributes)
+    top, left, bottom, right = _cut_off(attributes, w.shape)
     return result[:, :, top : rows - bottom, left : columns - right]
 
 
@@ -221,6 +225,13 @@ def _image(_: Attributes, shape: Shape) -> Shape:
     return shape
 
 
+def _backwards(_: Attributes, w: Real) -> Real:
+    result = np.empty_like(w)
+    for row, column in np.ndindex(w.shape[2:]):
+        result[:, :, row, column] = w[:, :, w.shape[2] - 1 - row, w.shape[3] - 1 - column]
+    return result
+
+
 def _larger_shape(attributes: Attributes, shape: Shape) -> Shape:
     need(len(shape) == 4)
     rows, columns = attributes["stride"]
@@ -248,6 +259,7 @@ SHAPES: Mapping[str, ShapeOf] = {
     "conv": conv_shape,
     "conv_transpose": _transposed_shape,
     "enlarge": _enlarge_shape,
+    "flip": _image,
     "avgpool_kernel": lambda a: (a["channels"], 1, *a["kernel"]),
     "identity_kernel": _identity_kernel_shape,
     "band_kernel": lambda a: (a["channels"], a["channels"], 1, 1),
@@ -262,6 +274,7 @@ VALUES: Mapping[str, ValueOf] = {
     "conv": conv,
     "conv_transpose": _transposed,
     "enlarge": _enlarge,
+    "flip": _backwards,
     "avgpool_kernel": lambda a: np.full((a["channels"], 1, *a["kernel"]), 1 / math.prod(a["kernel"])),
     "identity_kernel": _identity_kernel,
     "band_kernel": _band_kernel,
