@@ -19,8 +19,10 @@ WHOLE = frozenset(
         "pointwise",
         "powers",
         "softmaxes",
+        "transposed",
         "turned",
         "vision",
+        "windows",
     )
 )
 """Presets that take a second at their own size, or find nothing below it; the others run at two operators."""

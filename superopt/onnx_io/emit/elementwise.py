@@ -17,6 +17,7 @@ from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.emit.recipes import Emission, Number, Operand, Recipe, Writer
 from superopt.onnx_io.emit.shape import RuntimeShape, repeated_number
 from superopt.onnx_io.emit.single_elements import single_element
+from superopt.onnx_io.lifting.elementwise import ROOTS
 from superopt.onnx_io.protos import dtype_of
 from superopt.ops.activation import Gelu, HardSigmoid, HardSwish, LogSoftmax, Silu, Softmax
 from superopt.ops.affine import ChannelOperator
@@ -219,12 +220,19 @@ def per_channel(emission: Emission, node: Node, op_type: str) -> Recipe:
 
 
 def power(emission: Emission, node: Node) -> Recipe:
-    """Pow with a constant exponent."""
+    """Pow with a constant exponent, or roots and reciprocals."""
     assert isinstance(node.operator, Power)
     element, exponent = emission.type(node.value).element, float(node.operator.exponent)
+    *first, last = ROOTS.get(node.operator.exponent, ("Pow",))
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
-        writer.node("Pow", [operands[0], number(writer, exponent, element)], outputs)
+        result = operands[0]
+        for op_type in first:
+            made = writer.temporary("root")
+            writer.node(op_type, [result], [made])
+            result = made
+        numbers = [number(writer, exponent, element)] if last == "Pow" else []
+        writer.node(last, [result, *numbers], outputs)
 
     return Recipe(node.values, (Operand(node.inputs[0]),), write)
 

@@ -20,6 +20,15 @@ from superopt.ops.filled import Full, Ones
 from superopt.ops.order import Clip, LeakyRelu, Maximum, Minimum, PRelu
 from superopt.ops.shape import Broadcast, Reshape
 
+ROOTS: Mapping[Fraction | int, tuple[str, ...]] = {
+    -1: ("Reciprocal",),
+    Fraction(1, 2): ("Sqrt",),
+    Fraction(-1, 2): ("Sqrt", "Reciprocal"),
+    Fraction(1, 4): ("Sqrt", "Sqrt"),
+    Fraction(-1, 4): ("Sqrt", "Sqrt", "Reciprocal"),
+}
+"""Powers as ONNX operators one after another, which ONNX Runtime runs faster than Pow."""
+
 Lifter = Callable[[Site], tuple[Value | None, ...]]
 
 
@@ -197,7 +206,10 @@ def _power(site: Site) -> tuple[Value, ...]:
         raise NotLiftedError("the exponent is no constant number")
     if content.ndim > data.rank:
         raise NotLiftedError("the exponent has more axes than the base")
-    return (site.add(Power(single_number(float(content.reshape(())), "the exponent")), site.value(0)),)
+    exponent = single_number(float(content.reshape(())), "the exponent")
+    if exponent in ROOTS:
+        site.respell()
+    return (site.add(Power(exponent), site.value(0)),)
 
 
 def _identity(site: Site) -> tuple[Value, ...]:
@@ -263,6 +275,7 @@ def _prelu(site: Site) -> tuple[Value, ...]:
     """With one known slope it is a leaky relu; slopes that differ do so along one axis."""
     data, content = site.type(0), site.constant(1)
     if content is not None and content.size == 1 and content.ndim <= data.rank:
+        site.respell()
         return (site.add(LeakyRelu(single_number(float(content.reshape(())), "the slope")), site.value(0)),)
     slopes = site.type(1)
     if data.rank and _is_one_number(slopes, data):

@@ -57,6 +57,10 @@ AXES = [tensor("axes", [1, -1], np.int64)]
 ACTIVATIONS = {
     "celu": Composed(node("Celu", "x", "z", alpha=2.0), [[3, 4]], "scale elu scale"),
     "celu of slope one": Composed(node("Celu", "x", "z"), [[3, 4]], "elu"),
+    "root": Composed(node("Pow", "x e", "z"), [[3, 4]], "power", [tensor("e", 0.5)]),
+    "one over a root": Composed(node("Pow", "x e", "z"), [[3, 4]], "power", [tensor("e", [-0.5])]),
+    "cube": Composed(node("Pow", "x e", "z"), [[3, 4]], "power", [tensor("e", 3)]),
+    "one slope": Composed(node("PRelu", "x e", "z"), [[3, 4]], "leaky_relu", [tensor("e", [0.5])]),
     "mean": Composed(node("Mean", "x y x", "z"), [[3, 4], [4]], "broadcast add add scale"),
     "mean of one": Composed(node("Mean", "x", "z"), [[3, 4]], "identity"),
 }
@@ -250,6 +254,10 @@ def test_a_faster_node_is_lifted_for_its_gradient(case: Composed) -> None:
 
 RESPELLED = {
     "celu": "Mul Elu Mul",
+    "root": "Sqrt",
+    "one over a root": "Sqrt Reciprocal",
+    "cube": "",
+    "one slope": "LeakyRelu",
     "groups": "Reshape LayerNormalization Reshape BatchNormalization",
     "log softmax of channels": "ReduceMax Sub Exp ReduceSum Log Sub",
     "log softmax of rows": "",
