@@ -2,19 +2,21 @@
 
 Steps are divided into components that do not depend on each other. Each component is reduced separately,
 components with equal steps in the same way, and the whole is priced again; reductions that increase its cost
-are discarded. A component that makes the graph larger has to gain more than prices are accurate to.
+are discarded. A component that adds operators, or only puts them in another order, has to gain more than
+prices are accurate to.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from superopt.ir.graph import NodeId
-from superopt.ir.terms import operator_count
+from superopt.ir.terms import applications
 from superopt.optimizer.cost.graph_cost import GraphCost
 from superopt.optimizer.cost.objective import Measuring
-from superopt.optimizer.search.recording import Recorded, cost_with
+from superopt.optimizer.search.recording import Recorded, cost_with, graph_with
 from superopt.optimizer.search.trace import TraceStep, recorded, with_steps
 from superopt.rewriting import Substitution
 
@@ -38,9 +40,9 @@ def minimised(
     may_go_on: Callable[[], bool] = lambda: True,
 ) -> Shortened:
     """The trace without the steps that can be removed without increasing the final cost, but for noise of
-    the prices of those that add operators. A trace of more than
-    ``MAX_STEPS`` is returned unchanged, because it would have to be replayed several times. ``may_go_on`` is
-    checked between attempts; if it is false, the result so far is returned."""
+    prices where they add operators or reorder them. A trace of more than ``MAX_STEPS`` is returned unchanged,
+    because it would have to be replayed several times. ``may_go_on`` is checked between attempts; if it is
+    false, the result so far is returned."""
     if len(found.trace) > MAX_STEPS:
         return found
     records = recorded(start.graph, found.trace, rules)
@@ -55,7 +57,7 @@ def minimised(
             needed = kept_of(start, records, component, tried, may_go_on)
             outcomes[likeness] = tuple(index in needed for index in component)
         if not any(outcomes[likeness]):
-            allowed += noise_of(start, records, component)
+            allowed += noise_of(start, graph_with(start, records, component), records, component)
         kept.difference_update(i for i, stays in zip(component, outcomes[likeness], strict=True) if not stays)
     if len(kept) == len(records):
         return found
@@ -95,10 +97,11 @@ def kept_of(
 ) -> frozenset[int]:
     """The steps of a component that its gain requires: those to be tried are removed one at a time until none
     of them can go."""
+    after = graph_with(start, records, component)
+    if after.total >= start.total - noise_of(start, after, records, component):
+        return frozenset()
     least, applied = cost_with(start, records, component)
     needed = list(applied)
-    if least >= start.total - noise_of(start, records, component):
-        return frozenset()
     is_shorter = True
     while is_shorter:
         is_shorter = False
@@ -111,16 +114,28 @@ def kept_of(
     return frozenset(needed)
 
 
-def noise_of(start: GraphCost, records: Sequence[Recorded], component: Sequence[int]) -> float:
-    """The gain up to which a component that makes the graph larger may gain nothing: the noise of measured
-    prices of what it rewrites."""
-    objective, rules = start.objective, [records[index].match.substitution for index in component]
-    growth = sum(operator_count(*rule.target) - operator_count(*rule.source) for rule in rules)
-    if growth <= 0 or not isinstance(objective, Measuring):
+def noise_of(
+    start: GraphCost, after: GraphCost, records: Sequence[Recorded], component: Sequence[int]
+) -> float:
+    """The gain up to which a component that adds operators, or only puts them in another order, may gain
+    nothing: the noise of measured prices of what it rewrites."""
+    steps = [records[index].match for index in component]
+    if not isinstance(start.objective, Measuring) or not (
+        len(after.owner) > len(start.owner) or _reorders(step.substitution for step in steps)
+    ):
         return 0.0
-    sites = {site for index in component for site in records[index].match.sites}
+    sites = {site for step in steps for site in step.sites}
     groups = {id(group): group for site in sites if (group := start.owner.get(site)) is not None}
-    return objective.noise * sum(group.price.cost for group in groups.values())
+    return start.objective.noise * sum(group.price.cost for group in groups.values())
+
+
+def _reorders(rules: Iterable[Substitution]) -> bool:
+    """Whether rules have the same operators on both sides, taken together."""
+    balance = Counter[str]()
+    for rule in rules:
+        balance.update(term.operator for term in applications(*rule.target))
+        balance.subtract(term.operator for term in applications(*rule.source))
+    return not any(balance.values())
 
 
 def removable(trace: Sequence[TraceStep], component: Sequence[int]) -> frozenset[int]:

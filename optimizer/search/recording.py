@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from superopt.ir.graph import Graph, Node, NodeId, Value
 from superopt.ir.terms import Term
-from superopt.optimizer.cost.graph_cost import GraphCost
+from superopt.optimizer.cost.graph_cost import GraphCost, Update
 from superopt.rewriting import Match, Rewrite, Substitution, apply_match, find_matches
 
 
@@ -154,12 +154,25 @@ def cost_with(
     start: GraphCost, records: Sequence[Recorded], wanted: Sequence[int]
 ) -> tuple[float, tuple[int, ...]]:
     """The cost after applying some of the steps, priced once as a whole, and which of them applied."""
+    update, applied = _applied_at_once(start, records, wanted)
+    return (start if update is None else update).total, applied
+
+
+def graph_with(start: GraphCost, records: Sequence[Recorded], wanted: Sequence[int]) -> GraphCost:
+    """The graph after applying some of the steps, priced once as a whole."""
+    update, _ = _applied_at_once(start, records, wanted)
+    return start if update is None else update.build()
+
+
+def _applied_at_once(
+    start: GraphCost, records: Sequence[Recorded], wanted: Sequence[int]
+) -> tuple[Update | None, tuple[int, ...]]:
     applied = applied_steps(start.graph, records, wanted)
     if not applied:
-        return start.total, ()
+        return None, ()
     update = start.after(composed([rewrite for _, rewrite in applied.values()]))
     assert update is not None, "without a limit there is always a cost"
-    return update.total, tuple(applied)
+    return update, tuple(applied)
 
 
 def composed(rewrites: Sequence[Rewrite]) -> Rewrite:
