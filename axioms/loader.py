@@ -33,7 +33,7 @@ _MARK = f"(?:{RING}|{LEMMA}|{UNCUT})"
 _MARKED = re.compile(rf"\A({_MARK}(?:, *{_MARK})*): *")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AxiomSet:
     """Named equations and adjoint statements; ``families`` maps names to files, ``reasons`` maps names to
     reasons.
@@ -51,6 +51,9 @@ class AxiomSet:
     schemas: Mapping[str, str] = field(default_factory=dict[str, str])
     uncut: frozenset[str] = frozenset()
     adjoints: tuple[Adjoint, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"AxiomSet({len(self.equations)} equations, {len(self.adjoints)} adjoint statements)"
 
     @functools.cached_property
     def usual(self) -> tuple[Equation, ...]:

@@ -210,12 +210,60 @@ def levit() -> Built:
     return _vision(transformers.LevitModel(transformers.LevitConfig()), 224, "pooler_output")
 
 
+def _sound(network: torch.nn.Module, samples: int) -> Built:
+    return network, (torch.randn(1, samples),), ("input_values",), "last_hidden_state"
+
+
+def wav2vec2() -> Built:
+    """wav2vec 2.0 base, two layers, on a second of sound."""
+    return _sound(transformers.Wav2Vec2Model(transformers.Wav2Vec2Config(num_hidden_layers=2)), 16000)
+
+
+def conformer() -> Built:
+    """wav2vec 2.0 with Conformer layers, of which two, of width 384."""
+    c = transformers.Wav2Vec2ConformerConfig(
+        num_hidden_layers=2, hidden_size=384, intermediate_size=1536, num_attention_heads=6
+    )
+    return _sound(transformers.Wav2Vec2ConformerModel(c), 16000)
+
+
+class Waveform(torch.nn.Module):
+    """A vocoder that returns its sound under a name."""
+
+    def __init__(self, vocoder: torch.nn.Module) -> None:
+        super().__init__()
+        self.vocoder = vocoder
+
+    def forward(self, spectrogram: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Sound of a spectrogram, [batch, frames, 80]."""
+        return {"waveform": self.vocoder(spectrogram)}
+
+
+def hifigan() -> Built:
+    """The HiFi-GAN vocoder of SpeechT5, on 50 frames."""
+    network = Waveform(transformers.SpeechT5HifiGan(transformers.SpeechT5HifiGanConfig()))
+    return network, (torch.randn(1, 50, 80),), ("spectrogram",), "waveform"
+
+
+def swin2sr() -> Built:
+    """Swin2SR, which doubles images, with two blocks of two layers of width 60."""
+    c = transformers.Swin2SRConfig(embed_dim=60, depths=[2, 2], num_heads=[6, 6], upscale=2)
+    return _vision(transformers.Swin2SRForImageSuperResolution(c), 64, "reconstruction")
+
+
+def glpn() -> Built:
+    """GLPN, which estimates depth, with one block a stage."""
+    c = transformers.GLPNConfig(depths=[1, 1, 1, 1])
+    return _vision(transformers.GLPNForDepthEstimation(c), 256, "predicted_depth")
+
+
 NETWORKS: dict[str, Callable[[], Built]] = {
     build.__name__: build
     for build in (
         *(bert, distilbert, t5_encoder, gpt2, llama, vit, whisper_encoder),
         *(convnext, efficientnet, mobilenet_v1, mobilenet_v2, mobilevit, regnet, resnet18, segformer),
         *(swin, deberta, yolos, levit),
+        *(wav2vec2, conformer, hifigan, swin2sr, glpn),
     )
 }
 

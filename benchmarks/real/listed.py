@@ -115,6 +115,8 @@ DEVELOPMENT: tuple[RealModel, ...] = (
     _estimator("digits-mlp", {"X": (1, 64)}, "development"),
 )
 
+_SOUND = {"input_values": (1, 16000)}
+
 HELD_OUT: tuple[RealModel, ...] = (
     _held_out(
         *("voice-activity", "silero-vad==6.2.3", "silero_vad/data/silero_vad.onnx"),
@@ -225,6 +227,14 @@ HELD_OUT: tuple[RealModel, ...] = (
     _estimator("digits-forest", {"X": (1, 64)}, "held-out"),
     _estimator("digits-neighbors", {"X": (1, 64)}, "held-out"),
     _estimator("diabetes-process", {"X": (1, 10)}, "held-out"),
+    _torch("wav2vec2", "legacy", _SOUND, "held-out"),
+    _torch("conformer", "dynamo", _SOUND, "held-out"),
+    _torch("hifigan", "legacy", {"spectrogram": (1, 50, 80)}, "held-out"),
+    _torch("whisper_encoder", "dynamo", {"input_features": (1, 80, 3000)}, "held-out"),
+    _torch("swin2sr", "legacy", {"pixel_values": (1, 3, 64, 64)}, "held-out"),
+    _torch("glpn", "legacy", {"pixel_values": (1, 3, 256, 256)}, "held-out"),
+    _torch("segformer", "dynamo", {"pixel_values": (1, 3, 256, 256)}, "held-out"),
+    _torch("mobilevit", "dynamo", {"pixel_values": (1, 3, 256, 256)}, "held-out"),
 )
 
 MODELS = (*DEVELOPMENT, *HELD_OUT)

@@ -1,7 +1,8 @@
 """Canonicalisation pass: removes no-op and redundant nodes in one topological traversal.
 
 Each step replaces a value by another of the same type that is equal element by element, in floating point
-too. The pass is deterministic, node ids included, so that a recorded trace can be replayed on its result.
+too; only ONNX nodes that are written as the operators that they are made of may round differently. The pass is
+deterministic, node ids included, so that a recorded trace can be replayed on its result.
 """
 
 from __future__ import annotations
@@ -77,12 +78,8 @@ class _Pass:
             node = self._rewired(self._graph[node_id])
             if node_id in self._protected or not _is_understood(node) or node.after:
                 continue
-            step = (
-                self._removed(node)
-                or self._simplified(node)
-                or self._merged(node)
-                or self._moved_to_rows(node)
-            )
+            step = self._removed(node) or self._simplified(node) or self._merged(node)
+            step = step or self._moved_to_rows(node)
             if step is not None:
                 yield CanonicalStep("canonicalise", step, (node_id,))
         self._editor.set_outputs(self._replaced.get(value, value) for value in self._graph.outputs)
