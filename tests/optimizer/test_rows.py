@@ -70,6 +70,11 @@ CASES = {
     "a number that all elements are added to": between(
         node("Add", "a n", "b"), written="Add", weights=[NUMBER]
     ),
+    "a transposed convolution": between(
+        node("ConvTranspose", "a u", "b", kernel_shape=[4], strides=[2], pads=[1, 1]),
+        written="ConvTranspose",
+        weights=[weight("u", 32, 32, 4)],
+    ),
     "a pooling": between(node("MaxPool", "a", "b", kernel_shape=[3], pads=[1, 1]), written="MaxPool"),
     "a mean": between(node("AveragePool", "a", "b", kernel_shape=[3], pads=[1, 1]), written="AveragePool"),
     "channels joined": between(

@@ -211,6 +211,7 @@ def _conv_transpose(site: Site) -> tuple[Value, ...]:
     below, beside = kept if len(kept) == 2 else (0, *kept)
     margins = (top, left, bottom - below, right - beside)
     groups = site.integer("group", 1)
+    _respell_in_blocks(site)
     image, kernel = _image(site, site.value(0)), _image(site, site.value(1))
     operator: Operator = ConvTranspose(stride, _cut(site, stride, dilation, margins), dilation)
     if groups != 1 or min(margins) < 0:
