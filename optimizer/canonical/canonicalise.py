@@ -1,8 +1,8 @@
 """Canonicalisation pass: removes no-op and redundant nodes in one topological traversal.
 
 Each step replaces a value by another of the same type that is equal element by element, in floating point
-too; only ONNX nodes that are written as the operators that they are made of may round differently. The pass is
-deterministic, node ids included, so that a recorded trace can be replayed on its result.
+too; only ONNX nodes that are written as the operators that they are made of may round differently. The pass
+is deterministic, node ids included, so that a recorded trace can be replayed on its result.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from superopt.ir.graph import Graph, Node, NodeId, Value
 from superopt.onnx_io import LiftedModel
 from superopt.ops import Opaque, Operator
 from superopt.ops.roles import FusionRole, Product
-from superopt.ops.shape import Reshape
 from superopt.ops.traits import traits
 from superopt.optimizer.canonical.redundancy import same_value, simpler_operator
 from superopt.optimizer.canonical.rows import on_rows
@@ -70,7 +69,7 @@ class _Pass:
             for group in lifted.groups.values()
             if group.respelled and not any(member in protected for member in group.nodes)
             for node in group.nodes
-            if isinstance(graph[node].operator, Reshape)
+            if traits(graph[node].operator.name).renames
         }
 
     def run(self) -> Iterator[CanonicalStep]:
