@@ -9,7 +9,7 @@ from superopt.ir.dimensions import Dimension, floor_divide, product
 from superopt.ir.graph import Value
 from superopt.onnx_io.lifting.cuts import gathered
 from superopt.onnx_io.lifting.elementwise import Lifter, pointwise, single_number
-from superopt.onnx_io.lifting.layers import normalised_axis
+from superopt.onnx_io.lifting.layers import normalised
 from superopt.onnx_io.lifting.shape import permuted, reshaped
 from superopt.onnx_io.lifting.site import NotLiftedError, Site
 from superopt.ops.activation import Elu, LogSoftmax
@@ -142,7 +142,8 @@ def _tile(site: Site) -> tuple[Value, ...]:
 
 def _log_softmax(site: Site) -> tuple[Value, ...]:
     """Along any axis as it is."""
-    return (site.add(LogSoftmax(normalised_axis(site)), site.value(0)),)
+    data, axis = normalised(site)
+    return (reshaped(site, site.add(LogSoftmax(axis), data), site.type(0).shape),)
 
 
 def _gather(site: Site) -> tuple[Value, ...]:

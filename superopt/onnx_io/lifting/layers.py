@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from superopt.ir.dimensions import Dimension, floor_divide
+from superopt.ir.dimensions import Dimension, floor_divide, product
 from superopt.ir.graph import Value
 from superopt.ir.types import TensorType
 from superopt.onnx_io.lifting.elementwise import Lifter, broadcast_shape, channel_axis
@@ -276,18 +276,20 @@ def _batch_normalization(site: Site) -> tuple[Value | None, ...]:
 
 
 def _softmax(site: Site) -> tuple[Value, ...]:
-    return (site.add(Softmax(normalised_axis(site)), site.value(0)),)
+    data, axis = normalised(site)
+    return (reshaped(site, site.add(Softmax(axis), data), site.type(0).shape),)
 
 
-def normalised_axis(site: Site) -> int:
-    """The axis of a softmax; raises NotLiftedError where it spans several."""
-    own = site.type(0)
+def normalised(site: Site) -> tuple[Value, int]:
+    """The operand of a softmax and its axis. Before operator set 13 it spans all axes from one on, which are
+    joined."""
+    own, data = site.type(0), site.value(0)
     if site.opset >= 13:
-        return site.integer("axis", -1)
+        return data, site.integer("axis", -1)
     axis = axis_of(site.node.op_type, site.integer("axis", 1), own.rank)
     if any(size != 1 for size in own.shape[axis + 1 :]):
-        raise NotLiftedError(f"in operator set {site.opset} it spans all axes from {axis} on")
-    return axis
+        data = reshaped(site, data, (*own.shape[:axis], product(own.shape[axis:])))
+    return data, axis
 
 
 def window(site: Site, axes: int) -> tuple[tuple[int, int], tuple[int, int], Padding]:

@@ -9,7 +9,7 @@ from superopt.ir.dimensions import Dimension, product
 from superopt.ir.graph import Value
 from superopt.ir.types import TensorType
 from superopt.onnx_io.lifting.elementwise import Lifter, pointwise
-from superopt.onnx_io.lifting.layers import normalised_axis
+from superopt.onnx_io.lifting.layers import normalised
 from superopt.onnx_io.lifting.shape import reshaped
 from superopt.onnx_io.lifting.site import NotLiftedError, Site
 from superopt.ops.activation import LogSoftmax
@@ -111,10 +111,11 @@ def _log_sum_exp(site: Site) -> tuple[Value | None, ...]:
 def _log_softmax(site: Site) -> tuple[Value | None, ...]:
     """Along an axis before the last two the runtime is faster in parts: all less the largest, less the
     logarithm of the sum of their exponentials."""
-    axis, rank, data = normalised_axis(site), site.type(0).rank, site.value(0)
+    data, axis = normalised(site)
+    rank = site.type_of(data).rank
     place = axis_of(site.node.op_type, axis, rank)
     if place >= rank - 2:
-        return (site.add(LogSoftmax(axis), data),)
+        return (reshaped(site, site.add(LogSoftmax(axis), data), site.type(0).shape),)
     site.respell()
     less = pointwise(site, Subtract(), data, site.add(ReduceMax(place), data))
     total = site.add(Log(), site.add(ReduceSum(place), site.add(Exp(), less)))

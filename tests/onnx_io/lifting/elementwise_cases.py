@@ -176,11 +176,15 @@ ELEMENTWISE = (
         [value("x", [2, 3, 4])],
         lifted="""
             x = input: f32[2, 3, 4]
-            %1 = opaque[domain=, op_type=Softmax, index=0, reason=in operator set 11 it spans all axes from 1 on](x): f32[2, 3, 4]
-            return %1
+            %1 = reshape[shape=(2, 12)](x): f32[2, 12]
+            %2 = softmax[axis=1](%1): f32[2, 12]
+            %3 = reshape[shape=(2, 3, 4)](%2): f32[2, 3, 4]
+            return %3
         """,
         written="""
-            y = Softmax(x)
+            superopt/reshape_1 = Reshape(x, superopt/shape_0)
+            superopt/softmax_2 = Softmax(superopt/reshape_1)
+            y = Reshape(superopt/softmax_2, superopt/shape_1)
         """,
         opset=11,
     ),

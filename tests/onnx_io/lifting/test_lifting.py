@@ -52,7 +52,6 @@ def test_opaque_nodes_say_why() -> None:
     assert reasons == {
         "convolution over three axes": "the convolution is over 3 axes, not 2",
         "reshape to a computed shape": "the shape is computed at run time",
-        "softmax of several axes": "in operator set 11 it spans all axes from 1 on",
         "integers": "int64 operands stay as they are: rules are over the reals",
         "unknown dimensions": "no operator describes it",
         "casts": "it cuts numbers off",
