@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from superopt.ir.graph import NodeId
 from superopt.optimizer.cost.graph_cost import GraphCost
+from superopt.optimizer.search.hiding import is_worth_it
 from superopt.optimizer.search.protocol import SearchResult, StoppedBy, Watch
 from superopt.optimizer.search.rules import RuleSet
 from superopt.optimizer.search.state import FINGERPRINT_MASK, Expansion, Opportunity, State
@@ -122,7 +123,8 @@ class _Run:
             opportunity.gain_at_most = state.cost.total - self._limit
             return
         opportunity.gain = state.cost.total - after.cost.total
-        self._consider(after)
+        if is_worth_it(state.cost, opportunity.match, after.cost.total):
+            self._consider(after)
 
     def _is_known_to_be_idle(self, state: State, opportunity: Opportunity) -> bool:
         """Whether the cached effect of the match shows that it leads to nothing new."""
@@ -183,7 +185,9 @@ class _Run:
             self._statistics.candidates += 1
             rewrite = current.rewritten(match)
             after = None if rewrite is None else current.after(match, rewrite, current.cost.total)
-            if after is not None and after.cost.total < current.cost.total:
+            if after is None or not is_worth_it(current.cost, match, after.cost.total):
+                continue
+            if after.cost.total < current.cost.total:
                 return after.build()
         return None
 

@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 
 from superopt.optimizer.cost.graph_cost import GraphCost
+from superopt.optimizer.search.hiding import is_worth_it
 from superopt.optimizer.search.protocol import SearchResult, StoppedBy, Watch
 from superopt.optimizer.search.rules import RuleSet
 from superopt.optimizer.search.state import FINGERPRINT_MASK, Expansion, Opportunity, State
@@ -82,6 +83,8 @@ class _Run:
         if fingerprint in self._seen:
             return None
         self._seen.add(fingerprint)
+        if not is_worth_it(state.cost, opportunity.match, candidate.cost.total):
+            return None
         if candidate.cost.total < self._best.cost.total:
             self._best = candidate.build()
             self._statistics.improve(self._best.cost)

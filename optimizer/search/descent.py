@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import islice
 
 from superopt.optimizer.cost import GraphCost, estimate
+from superopt.optimizer.search.hiding import least_gain
 from superopt.optimizer.search.protocol import SearchResult, Watch
 from superopt.optimizer.search.rules import RuleSet
 from superopt.optimizer.search.state import Opportunity, State
@@ -72,7 +73,11 @@ class _Run:
             for opportunity in batch:
                 if self._statistics.interruption() is None:
                     self._try(state, opportunity)
-            paying = [o for o in promising if o.gain is not None and o.gain > least]
+            paying = [
+                o
+                for o in promising
+                if o.gain is not None and o.gain > max(least, least_gain(state.cost, o.match))
+            ]
             lower = self._applied(state, sorted(paying, key=lambda o: -(o.gain or 0.0)))
             if lower is not state or not batch:
                 return lower
@@ -113,6 +118,7 @@ class _Run:
         for other in self._rules.matches_at(current.graph, current.cost.free, match.substitution, root):
             rewrite = current.rewritten(other)
             after = None if rewrite is None else current.after(other, rewrite, current.cost.total)
-            if after is not None and current.cost.total - after.cost.total > _NOTICEABLE * current.cost.total:
+            least = max(_NOTICEABLE * current.cost.total, least_gain(current.cost, other))
+            if after is not None and current.cost.total - after.cost.total > least:
                 return after.build()
         return None
