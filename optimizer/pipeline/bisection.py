@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from superopt.ir.graph import Graph
+from superopt.ops import Opaque
 from superopt.optimizer.check import Equivalence
 from superopt.optimizer.search import TraceStep, replay
 from superopt.rewriting import Substitution
@@ -21,6 +22,12 @@ _BEYOND_OWN = 10.0
 
 _FINEST = 1e-5
 """Minimum floor for reporting a rule: that of single precision."""
+
+
+_JUMPING = frozenset(
+    ("ArgMax", "ArgMin", "Ceil", "DynamicQuantizeLinear", "Floor", "QuantizeLinear", "Round", "Sign", "TopK")
+)
+"""ONNX operators whose results jump, so that rounding in front of them may change outputs by any amount."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +56,10 @@ def find_suspect(
 ) -> Suspect | None:
     """The rule of the first step after which the graph differs from the original by more than rounding.
     Bisects the trace: the number of comparisons is logarithmic in its length. None where the graph differs
-    without any step, or where a comparison is not possible or time is over."""
+    without any step, where it has operators whose results jump, or where a comparison is not possible or time
+    is over."""
+    if jumps(start):
+        return None
     found: dict[int, Equivalence] = {}
 
     def is_equal(count: int) -> bool | None:
@@ -64,6 +74,12 @@ def find_suspect(
         return None
     steps = tuple(replace(step, cost_before=0.0, cost_after=0.0) for step in trace[:count])
     return Suspect(steps[-1].rule, steps[-1].equation, described(found[count]), steps)
+
+
+def jumps(graph: Graph) -> bool:
+    """Whether a difference of outputs says nothing about a rule, since rounding may change them by any
+    amount: the graph quantises, rounds or sorts."""
+    return any(isinstance(node.operator, Opaque) and node.operator.op_type in _JUMPING for node in graph)
 
 
 def first_difference(steps: int, is_equal: Callable[[int], bool | None]) -> int | None:

@@ -7,9 +7,18 @@ from dataclasses import replace
 
 import pytest
 
+from superopt.ir import Graph
+from superopt.ops import Opaque
+from superopt.ops.activation import Relu
 from superopt.optimizer.check import Equivalence
 from superopt.optimizer.check.judging import Evidence
-from superopt.optimizer.pipeline.bisection import exceeds_rounding, first_difference
+from superopt.optimizer.pipeline.bisection import (
+    exceeds_rounding,
+    find_suspect,
+    first_difference,
+    jumps,
+)
+from tests.optimizer.graphs import Builder, f32
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 7, 100])
@@ -37,6 +46,22 @@ def test_the_first_step_that_differs_is_found(steps: int) -> None:
 )
 def test_nobody_is_to_blame_where_that_is_not_known(answers: dict[int, bool | None]) -> None:
     assert first_difference(4, answers.__getitem__) is None
+
+
+@pytest.mark.parametrize(
+    ("op_type", "says_nothing"),
+    [("DynamicQuantizeLinear", True), ("Round", True), ("Asinh", False), ("Softsign", False)],
+)
+def test_no_rule_is_to_blame_where_rounding_may_change_everything(
+    op_type: str, *, says_nothing: bool
+) -> None:
+    b = Builder()
+    y = b.editor.add(Opaque("", op_type, 0, "test"), (b.input("x", 2, 3),), types=(f32(2, 3),)).value
+    graph = b.graph(b.add(Relu(), y))
+    assert jumps(graph) == says_nothing
+    asked: list[Graph] = []
+    assert find_suspect(graph, (), (), asked.append) is None
+    assert bool(asked) != says_nothing
 
 
 DIFFERENT = Equivalence(
