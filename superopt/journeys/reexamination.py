@@ -31,7 +31,8 @@ class Reexamination:
 
 def reexamine(database: Database, identity: str, model: Path | None = None) -> Reexamination:
     """Proves a rule again and records the verdict. A suspect rule is proved only if all evidence is about
-    ``model`` and its outputs no longer differ; the evidence is then dismissed.
+    ``model``, and its outputs no longer differ or their differences say nothing about a rule (see
+    ``bisection.jumps``); the evidence is then dismissed.
 
     Raises InvalidOptionError for an unknown rule, UnjudgedError if the machine ends every try to prove it.
     """
@@ -45,7 +46,9 @@ def reexamine(database: Database, identity: str, model: Path | None = None) -> R
     ((_, proof),) = judge_for_good(prove_equation, [equation], lost=_lost)
     database.rules.record_verdict(identity, proof)
     if rule.evidence:
-        database.quarantine.dismiss(identity, f"outputs no longer differ with superopt {version('superopt')}")
+        database.quarantine.dismiss(
+            identity, f"shows no fault of the rule when repeated with superopt {version('superopt')}"
+        )
     return Reexamination(RuleStatus(proof.verdict), (), proof.counterexample or proof.reason)
 
 
@@ -62,7 +65,7 @@ def _standing(database: Database, rule: Rule, evidence: Evidence, model: Path | 
         found = repeated(model, report, own, database=database.url, seed=evidence.seed)
     except SuperoptError as error:
         return f"{evidence}; it cannot be repeated: {error}"
-    return "" if found.passed else f"{evidence}; and now: {found.why}"
+    return "" if found is None or found.passed else f"{evidence}; and now: {found.why}"
 
 
 def _content(model: Path) -> bytes:

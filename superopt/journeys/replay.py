@@ -30,7 +30,7 @@ from superopt.optimizer.parallel.execution.program import save_program
 from superopt.optimizer.parallel.shards import Segment, programmed
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, simulate
 from superopt.optimizer.parallel.topology import Cluster
-from superopt.optimizer.pipeline.bisection import Suspect, exceeds_rounding, find_suspect
+from superopt.optimizer.pipeline.bisection import Suspect, exceeds_rounding, find_suspect, jumps
 from superopt.optimizer.pipeline.report import section_of
 from superopt.optimizer.pipeline.runnable import loads
 from superopt.optimizer.pipeline.selection import kept_nodes
@@ -133,13 +133,16 @@ def repeated(
     *,
     database: str | None = None,
     seed: int = 0,
-) -> Equivalence:
+) -> Equivalence | None:
     """Whether outputs differ after a recorded trace, of the model or of one of its bodies; rules in
-    ``besides`` are allowed like verified ones.
+    ``besides`` are allowed like verified ones. None where a difference says nothing about a rule (see
+    ``jumps``).
 
     Raises as ``replay`` does.
     """
     lifted, start, rules = _start(model, report, database)
+    if jumps(start):
+        return None
     graph = optimizer.replay(start, recorded_trace(report), (*rules, *besides))
     sizes = recorded_sizes(report)
     if "body" in report:

@@ -43,8 +43,11 @@ def plant(database: Database, text: str = FALSE) -> str:
     return rule_id(equation)
 
 
-def write_model(path: Path) -> Path:
-    """A model with two places for ``FALSE``, and with a Relu of a Relu."""
+def write_model(path: Path, *, is_rounded: bool = False) -> Path:
+    """A model with two places for ``FALSE``, and with a Relu of a Relu.
+
+    A second output may round the first.
+    """
     rng = np.random.default_rng(0)
     weight = numpy_helper.from_array(rng.normal(size=(64, 64)).astype(np.float32), "w")
     kinds = ("MatMul", "Relu", "Relu", "Softmax", "Tanh", "MatMul", "Softmax", "Tanh")
@@ -54,12 +57,15 @@ def write_model(path: Path) -> Path:
         inputs = [last, "w"] if kind == "MatMul" else [last]
         nodes.append(helper.make_node(kind, inputs, [out], name=f"{kind}{number}"))
         last = out
-    shape = [512, 64]
+    shape, outputs = [512, 64], ["y"]
+    if is_rounded:
+        nodes.append(helper.make_node("Round", ["y"], ["rounded"]))
+        outputs.append("rounded")
     graph = helper.make_graph(
         nodes,
         "planted",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in outputs],
         [weight],
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +189,19 @@ def test_a_suspect_rule_is_proved_only_where_the_evidence_no_longer_stands(
     assert "other.onnx is another model (sha256 " in standing("--model", str(other))
     assert "; and now: output y: an element differs by " in standing("--model", str(caught[0]))
     assert evidence_in(suspecting) == (caught[1],)
+
+
+def test_evidence_of_a_model_that_rounds_leaves_the_verdict_to_the_proof(
+    caught: tuple[Path, Evidence], database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = write_model(tmp_path / "rounding.onnx", is_rounded=True)
+    sha256 = hashlib.sha256(model.read_bytes()).hexdigest()
+    with open_database(database) as opened:
+        opened.quarantine.record({PLANTED: replace(caught[1], sha256=sha256)})
+    arguments = ["library", "verify", "--id", PLANTED, "--model", str(model), "--database", database]
+    assert run(arguments) == 1
+    assert capsys.readouterr().out.startswith(f"{PLANTED}: refuted")
+    assert evidence_in(database) == ()
 
 
 def test_a_rule_of_which_nothing_shows_any_more_is_proved_anew(

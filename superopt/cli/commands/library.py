@@ -50,8 +50,9 @@ def verify(
 
     All verdicts are published to new jobs at once at the end; earlier jobs keep their library version. A
     proof does not end suspicion against a rule. With --id and the --model of the evidence, the rule is
-    applied to that model again: if the outputs no longer differ, it is proved again and used again on
-    success. Exit 1 if it stays suspect or is refuted, 3 if it is unproved.
+    applied to that model again: if the outputs no longer differ, or the model quantises, rounds or sorts, so
+    that a difference says nothing about a rule, it is proved again and used again on success. Exit 1 if it
+    stays suspect or is refuted, 3 if it is unproved.
 
     Without --id: exit 3 if rules are left undecided because their processes took too long, lacked memory or
     crashed; exit 1 if a proved rule is refuted by an unpredictable instance, which reveals a false axiom.
