@@ -112,7 +112,15 @@ class GraphCost:
     @property
     def groups(self) -> tuple[PricedGroup, ...]:
         """Every group once, in the order of its first node."""
-        return tuple({id(priced): priced for priced in self.owner.values()}.values())
+        return self._groups_of(self.owner)
+
+    def price_of(self, nodes: Iterable[NodeId]) -> float:
+        """The price of all groups that contain some of the nodes."""
+        return sum(priced.price.cost for priced in self._groups_of(nodes))
+
+    def _groups_of(self, nodes: Iterable[NodeId]) -> tuple[PricedGroup, ...]:
+        found = (self.owner[node] for node in nodes if node in self.owner)
+        return tuple({id(priced): priced for priced in found}.values())
 
 
 class KernelMemo:

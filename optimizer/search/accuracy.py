@@ -85,8 +85,7 @@ def _replayed(start: GraphCost, trace: Sequence[TraceStep], known: _Known, chang
         after = update.build()
         steps.append(step_of(cost, matches[step.choice], after))
         cost = after
-    groups = {id(group): group.price.cost for node, group in cost.owner.items() if node in made}
-    return _Replayed(Shortened(cost, tuple(steps)), NOISE * sum(groups.values()))
+    return _Replayed(Shortened(cost, tuple(steps)), NOISE * cost.price_of(made))
 
 
 __all__ = ["error_of", "more_accurate"]

@@ -21,8 +21,7 @@ def least_gain(cost: GraphCost, match: Match) -> float:
     """What a rewrite must gain: nothing, but for one that hides a product."""
     if not _hides_product(match.substitution):
         return 0.0
-    groups = {id(group): group for site in match.sites if (group := cost.owner.get(site)) is not None}
-    return _SUBSTANTIAL * sum(group.price.cost for group in groups.values())
+    return _SUBSTANTIAL * cost.price_of(match.sites)
 
 
 def is_worth_it(cost: GraphCost, match: Match, after: float) -> bool:

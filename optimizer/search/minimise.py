@@ -124,9 +124,7 @@ def noise_of(
         len(after.owner) > len(start.owner) or _reorders(step.substitution for step in steps)
     ):
         return 0.0
-    sites = {site for step in steps for site in step.sites}
-    groups = {id(group): group for site in sites if (group := start.owner.get(site)) is not None}
-    return start.objective.noise * sum(group.price.cost for group in groups.values())
+    return start.objective.noise * start.price_of(site for step in steps for site in step.sites)
 
 
 def _reorders(rules: Iterable[Substitution]) -> bool:
