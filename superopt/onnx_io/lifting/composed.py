@@ -9,7 +9,8 @@ from superopt.ir.dimensions import Dimension, floor_divide, product
 from superopt.ir.graph import Value
 from superopt.onnx_io.lifting.cuts import gathered
 from superopt.onnx_io.lifting.elementwise import Lifter, pointwise, single_number
-from superopt.onnx_io.lifting.layers import normalised
+from superopt.onnx_io.lifting.layers import softmax
+from superopt.onnx_io.lifting.reductions import usual_epsilon
 from superopt.onnx_io.lifting.shape import permuted, reshaped
 from superopt.onnx_io.lifting.site import NotLiftedError, Site
 from superopt.ops.activation import Elu, LogSoftmax
@@ -19,8 +20,6 @@ from superopt.ops.normalization import LayerNormalization
 from superopt.ops.order import Absolute
 from superopt.ops.selection import Greater, Select
 from superopt.ops.shape import Broadcast
-
-_DEFAULT_EPSILON = Fraction(1, 100000)
 
 
 def _celu(site: Site) -> tuple[Value, ...]:
@@ -61,35 +60,30 @@ def _mean(site: Site) -> tuple[Value, ...]:
     return (site.add(Scale(), total, site.number(Fraction(1, count), own.element)),)
 
 
-def _normalized(site: Site, groups: Dimension) -> Value:
-    """The tensor [n, c, ...] less its mean, over its deviation, in each of so many groups of channels."""
-    own = site.type(0)
+def _normalized(site: Site, groups: Dimension) -> tuple[Value, ...]:
+    """The tensor [n, c, ...] less its mean, over its deviation, in each of so many groups of channels, then
+    with a factor and a term for each channel."""
+    own, epsilon = site.type(0), usual_epsilon(site)
     if own.rank < 3 or 0 in (groups, own.elements):
         raise NotLiftedError("it has no positions to reduce")
     grouped = (own.shape[0], groups, floor_divide(own.elements, product((own.shape[0], groups))))
     data = reshaped(site, site.value(0), grouped)
     rows = grouped[-1:]
     one, zero = (site.add(Broadcast(rows), site.number(number, own.element)) for number in (1, 0))
-    epsilon = site.fraction("epsilon", _DEFAULT_EPSILON)
-    return site.add(LayerNormalization(epsilon), data, one, zero)
+    normal = reshaped(site, site.add(LayerNormalization(epsilon), data, one, zero), own.shape)
+    return (site.add(Affine(axis=1), normal, site.value(1), site.value(2)),)
 
 
 def _instance_normalization(site: Site) -> tuple[Value, ...]:
-    """Every channel of every sample by itself, then a factor and a term for each channel."""
+    """Every channel of every sample by itself."""
     own = site.type(0)
-    channels = own.shape[1] if own.rank > 1 else 0
-    normal = reshaped(site, _normalized(site, channels), own.shape)
-    return (site.add(Affine(axis=1), normal, site.value(1), site.value(2)),)
+    return _normalized(site, own.shape[1] if own.rank > 1 else 0)
 
 
 def _group_normalization(site: Site) -> tuple[Value, ...]:
-    """Every group of channels of every sample by itself, then a factor and a term for each channel."""
-    own = site.type(0)
+    """Every group of channels of every sample by itself."""
     site.respell()
-    if site.integer("stash_type", 1) != 1:
-        raise NotLiftedError("it calculates in another precision (stash_type)")
-    normal = reshaped(site, _normalized(site, site.integer("num_groups", 1)), own.shape)
-    return (site.add(Affine(axis=1), normal, site.value(1), site.value(2)),)
+    return _normalized(site, site.integer("num_groups", 1))
 
 
 def _block(site: Site) -> int:
@@ -140,12 +134,6 @@ def _tile(site: Site) -> tuple[Value, ...]:
     return (result if site.made else site.add(Identity(), result),)
 
 
-def _log_softmax(site: Site) -> tuple[Value, ...]:
-    """Along any axis as it is."""
-    data, axis = normalised(site)
-    return (reshaped(site, site.add(LogSoftmax(axis), data), site.type(0).shape),)
-
-
 def _gather(site: Site) -> tuple[Value, ...]:
     """Along any axis."""
     return gathered(site, along_any_axis=True)
@@ -160,7 +148,7 @@ FOR_GRADIENTS: Mapping[str, Lifter] = {
     "DepthToSpace": _depth_to_space,
     "Gather": _gather,
     "InstanceNormalization": _instance_normalization,
-    "LogSoftmax": _log_softmax,
+    "LogSoftmax": softmax(LogSoftmax),
     "Softsign": _softsign,
     "SpaceToDepth": _space_to_depth,
     "ThresholdedRelu": _thresholded_relu,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 from superopt.ir.dimensions import Dimension, floor_divide, product
@@ -275,9 +275,14 @@ def _batch_normalization(site: Site) -> tuple[Value | None, ...]:
     return (site.add(Affine(axis=1), site.value(0), factor, term),)
 
 
-def _softmax(site: Site) -> tuple[Value, ...]:
-    data, axis = normalised(site)
-    return (reshaped(site, site.add(Softmax(axis), data), site.type(0).shape),)
+def softmax(operator: Callable[[int], Operator]) -> Lifter:
+    """Along any axis as it is."""
+
+    def lifter(site: Site) -> tuple[Value, ...]:
+        data, axis = normalised(site)
+        return (reshaped(site, site.add(operator(axis), data), site.type(0).shape),)
+
+    return lifter
 
 
 def normalised(site: Site) -> tuple[Value, int]:
@@ -349,5 +354,5 @@ LAYERS: Mapping[str, Lifter] = {
     "Gemm": _gemm,
     "MatMul": _matmul,
     "MaxPool": _max_pool,
-    "Softmax": _softmax,
+    "Softmax": softmax(Softmax),
 }

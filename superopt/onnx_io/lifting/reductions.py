@@ -144,7 +144,7 @@ def _global_average(site: Site) -> tuple[Value | None, ...]:
     return _global(ReduceMean)(site)
 
 
-def _epsilon(site: Site) -> Fraction | int:
+def usual_epsilon(site: Site) -> Fraction | int:
     """The epsilon attribute, if the node calculates in the usual precision."""
     if site.integer("stash_type", 1) != 1:
         raise NotLiftedError("it calculates in another precision (stash_type)")
@@ -169,7 +169,7 @@ def _row(site: Site, slot: int, sizes: tuple[Dimension, ...]) -> Value:
 def _layer_normalization(site: Site) -> tuple[Value | None, ...]:
     site.require_unused(1)
     site.require_unused(2)
-    own, epsilon = site.type(0), _epsilon(site)
+    own, epsilon = site.type(0), usual_epsilon(site)
     data, sizes = _rows(site)
     if site.has(2):
         bias = _row(site, 2, sizes)
@@ -180,7 +180,7 @@ def _layer_normalization(site: Site) -> tuple[Value | None, ...]:
 
 
 def _rms_normalization(site: Site) -> tuple[Value, ...]:
-    epsilon = _epsilon(site)
+    epsilon = usual_epsilon(site)
     data, sizes = _rows(site)
     normal = site.add(RmsNormalization(epsilon), data, _row(site, 1, sizes))
     return (reshaped(site, normal, site.type(0).shape),)
