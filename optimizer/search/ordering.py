@@ -18,7 +18,7 @@ from superopt.ir.terms import Application, Term, Variable, applications, subterm
 from superopt.ir.types import TensorType
 from superopt.ops.base import Operator
 from superopt.ops.roles import FusionRole
-from superopt.ops.traits import traits
+from superopt.ops.traits import sums_products, traits
 from superopt.optimizer.cost import GraphCost, Launches
 from superopt.optimizer.cost.graph_cost import Update
 from superopt.optimizer.cost.kernel import SMALL_WEIGHTS, Kernel
@@ -68,7 +68,7 @@ class Passes(Launches):
         operators = [
             s.operator.name for s in kernel.steps if s.operands and s.operator.name not in TRANSPARENT
         ]
-        if is_free(kernel) or any(traits(name).product for name in operators):
+        if is_free(kernel) or any(map(sums_products, operators)):
             return super().known(kernel)
         return Price(float(max(1, len(operators))))
 
@@ -131,13 +131,13 @@ class Sized:
             product_flops=self._product_flops(graph, node),
             operators=1,
             elements=sum(number_of(type_.elements) for type_ in types),
-            irrational=int(not own.polynomial),
+            irrational=int(not _is_polynomial(operator.name)),
             operands=_operands(len(node.inputs), own),
         )
 
     def _product_flops(self, graph: Graph, node: Node) -> int:
         operator, sizes = node.operator, self.cost.sizes
-        if traits(operator.name).product is None or not isinstance(operator, Operator):
+        if not sums_products(operator.name) or not isinstance(operator, Operator):
             return 0
         types = (*map(graph.type_of, node.inputs), *node.types)
         known = [sizes.type(type_) for type_ in types if isinstance(type_, TensorType)]
@@ -252,12 +252,16 @@ def _size_of(terms: Iterable[Term], folded: frozenset[str]) -> _Terms:
         own = traits(term.operator)
         if term.operator in TRANSPARENT or _is_other_half(term, halved):
             continue
-        products += own.product is not None
+        products += sums_products(term.operator)
         fused += own.role in _FUSED
         operators += 1
-        irrational += not own.polynomial
+        irrational += not _is_polynomial(term.operator)
         operands += _operands(len(term.inputs), own)
     return _Terms(products, operators, irrational, operands, fused)
+
+
+def _is_polynomial(operator: str) -> bool:
+    return traits(operator).polynomial or sums_products(operator)
 
 
 def _operands(inputs: int, own: type[Operator]) -> int:

@@ -29,6 +29,13 @@ def traits(name: str) -> type[Operator]:
     return OPERATORS.get(name, Operator)
 
 
+def sums_products(name: str) -> bool:
+    """Whether the operator is a product of matrices, or of an image and a kernel, as transposed convolutions
+    and gradients of convolutions are."""
+    own = traits(name)
+    return own.product is not None or bool(own.kernel_input)
+
+
 def named(has: Callable[[type[Operator]], bool]) -> frozenset[str]:
     """The names of the operators with a trait."""
     return frozenset(name for name, operator in OPERATORS.items() if has(operator))
@@ -87,6 +94,7 @@ __all__ = [
     "named",
     "operators_with",
     "rule_names",
+    "sums_products",
     "trait_names",
     "traits",
 ]

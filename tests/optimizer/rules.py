@@ -21,6 +21,9 @@ ASSOCIATIVE = "matmul(matmul(x, y), z) <=> matmul(x, matmul(y, z))"
 DISTRIBUTIVE = "add(matmul(x, y), matmul(x, z)) <=> matmul(x, add(y, z))"
 COMMUTED_RELU = "relu(concat[axis=1](x, y)) <=> concat[axis=1](relu(x), relu(y))"
 SUM_OF_PRODUCTS = "add(mul(x, y), mul(x, z)) <=> mul(x, add(y, z))"
+AS_TRANSPOSED = (
+    "conv[padding=same](x, y) => conv_transpose[padding=same](x, transpose[perm=(1, 0, 2, 3)](flip(y)))"
+)
 IDEMPOTENT = "relu(relu(x)) => relu(x)"
 IDENTITY = "identity(x) => x"
 

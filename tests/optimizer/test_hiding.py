@@ -15,11 +15,7 @@ from superopt.optimizer.search.beam import Beam
 from superopt.optimizer.search.descent import Descent
 from superopt.optimizer.search.protocol import Search
 from tests.optimizer.graphs import Builder
-from tests.optimizer.rules import rules
-
-AS_TRANSPOSED = (
-    "conv[padding=same](x, y) => conv_transpose[padding=same](x, transpose[perm=(1, 0, 2, 3)](flip(y)))"
-)
+from tests.optimizer.rules import AS_TRANSPOSED, rules
 
 
 class Priced(Traffic):

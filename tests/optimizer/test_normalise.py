@@ -32,6 +32,7 @@ from tests.optimizer.graphs import Builder, dense_blocks
 from tests.optimizer.models import lifted as lifted_model
 from tests.optimizer.models import lifted_text
 from tests.optimizer.rules import (
+    AS_TRANSPOSED,
     BIAS_INTO_AFFINE,
     COMMUTED_RELU,
     DISTRIBUTIVE,
@@ -116,6 +117,13 @@ def test_every_step_makes_the_graph_smaller_until_none_does(graph: Graph, texts:
     assert records
     assert all(after < before for before, after in itertools.pairwise(sizes))
     assert fixpoint(priced(relocation.graph), substitutions) == ()
+
+
+def test_a_transposed_convolution_is_no_smaller_than_a_convolution() -> None:
+    b = Builder()
+    y = b.add(Conv(padding="same"), b.input("x", 1, 8, 6, 6), b.weight(4, 8, 3, 3))
+    graph = b.graph(b.add(Relu(), y))
+    assert fixpoint(priced(graph), RuleSet(rules(AS_TRANSPOSED))) == ()
 
 
 def test_steps_grow_with_the_graph_and_so_does_nothing_else() -> None:
