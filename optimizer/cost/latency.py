@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from bisect import insort
-from collections.abc import Callable, Container, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from superopt.errors import InvalidFileError
@@ -16,12 +17,20 @@ from superopt.optimizer.cost.roofline import PROBES, Roofline, calibrate, record
 from superopt.optimizer.cost.runtime.session import Provider, device_name, runtime_version
 from superopt.optimizer.cost.store import CostStore
 
-METHOD = "9"
+METHOD = "10"
 """Version of the measuring method; increment it when the method changes, so that older costs are not used."""
 
 _SECOND_LOOK = 0.9
 """Share of the cost of a graph whose kernels are measured twice."""
 
+_MOST_MEASUREMENTS = 3
+"""Number of measurements of a kernel in a process, the first included."""
+
+_SAMPLE = 6
+"""Number of kernels by which stored prices are checked."""
+
+_DISTURBED = 1.2
+"""Ratio of stored prices to new ones above which no stored price is used."""
 
 _LEAST_RUNS = 5
 """Minimum runs per measurement; a kernel for which time does not allow them is not measured."""
@@ -70,7 +79,8 @@ def _price(measurement: Measurement) -> Price:
 class Latency:
     """Microseconds on this machine: measured where possible, and stored permanently. ``recorded`` are the
     kernels measured in this process; kernels that the runtime executes in the same form have one measurement.
-    After ``deadline`` (monotonic clock), and once ``is_cut_short`` is true, prices are analytic."""
+    After ``deadline`` (monotonic clock), and once ``is_cut_short`` is true, prices are analytic. Where stored
+    prices turn out to be too high, all are measured anew."""
 
     unit = "us"
     source = "measured"
@@ -92,6 +102,8 @@ class Latency:
         self._bounds: dict[Kernel, float] = {}
         self._fresh: dict[Kernel, int] = {}
         self._slowness: dict[str, list[float]] = {}
+        self._times = Counter[Kernel]()
+        self._uses_stored = True
         self.roofline: Roofline = calibrate(self._measurer, store, self._prefix, deadline)
         self.recorded: dict[Kernel, Measurement] = {}
         self.deadline = deadline
@@ -141,49 +153,96 @@ class Latency:
             takes = _LEAST_RUNS * self.bound(kernel) / 1e6
             in_time = time.monotonic() + takes < self.deadline and not self.is_cut_short()
             measurement = self._measurer.measure(kernel, self._of_form) if in_time else None
+            self._times[kernel] += measurement is not None
             price = self._analytic(kernel) if measurement is None else self._recorded(kernel, measurement)
             self._prices[kernel] = price
         elif kernel in self._fresh:
             self._fresh[kernel] += 1
         return price
 
-    def measure_again(self, among: Container[Kernel] | None = None) -> bool:
-        """Repeats measurements of the new kernels (``among`` some) that account for most of the cost, and
-        keeps the minimum: other processes may have used the caches and memory during the first measurement.
-        Whether a price changed."""
-        fresh = {k: times for k, times in self._fresh.items() if among is None or k in among}
-        shares = {kernel: times * self._prices[kernel].cost for kernel, times in fresh.items()}
+    def measure_again(self) -> bool:
+        """Repeats measurements of the new kernels that account for most of the cost, and keeps the minimum:
+        other processes may have used the caches and memory during the first measurement. Whether a price
+        changed."""
+        shares = {kernel: times * self._prices[kernel].cost for kernel, times in self._fresh.items()}
         left = _SECOND_LOOK * sum(shares.values())
         is_changed = False
         for kernel in sorted(shares, key=lambda kernel: -shares[kernel]):
             if time.monotonic() >= self.deadline or left <= 0 or self.is_cut_short():
                 break
             left -= shares[kernel]
-            measurement = self._measurer.measure(kernel)
-            if measurement is not None and _own(measurement) < _own(self.recorded[kernel]):
-                is_changed = True
-                for other in self._alike(kernel, measurement):
-                    self._prices[other] = self._recorded(other, measurement)
+            is_changed |= self._measured_again(kernel)
         self._fresh.clear()
         return is_changed
 
+    def confirm(self, kernels: Iterable[Kernel], may_go_on: Callable[[], bool] = lambda: True) -> bool:
+        """Measures kernels again that decide something, the most expensive first, none more than three times,
+        and keeps the minimum: the machine may have been slower at one time than at another. Whether a price
+        changed."""
+        known = {kernel: self.price(kernel).cost for kernel in kernels}
+        is_changed = False
+        for kernel in sorted(known, key=lambda kernel: -known[kernel]):
+            if time.monotonic() >= self.deadline or self.is_cut_short() or not may_go_on():
+                break
+            if self._times[kernel] < _MOST_MEASUREMENTS and self._measurer.is_measurable(kernel):
+                is_changed |= self._measured_again(kernel)
+        return is_changed
+
+    def _measured_again(self, kernel: Kernel) -> bool:
+        """Whether another measurement of a kernel lowered its price."""
+        self._times[kernel] += 1
+        known, measurement = self._measurement(kernel), self._measurer.measure(kernel)
+        if known is None or measurement is None or _own(measurement) >= _own(known):
+            return False
+        for other in self._alike(kernel, measurement):
+            self._prices[other] = self._recorded(other, measurement)
+        return True
+
+    def _measurement(self, kernel: Kernel) -> Measurement | None:
+        """What was measured here, or else is stored."""
+        stored = (
+            None if is_free(kernel) else stored_measurement(self._store, self._prefix + kernel.fingerprint)
+        )
+        return self.recorded.get(kernel, stored)
+
+    def check_stored(self, kernels: Iterable[Kernel]) -> None:
+        """Measures some of the kernels whose price is from the store: those that account for most of the
+        cost. If they were measured while other processes used the machine, no stored price is used any more.
+        """
+        counts = Counter(kernel for kernel in kernels if kernel not in self.recorded)
+        costs = {kernel: count * self.price(kernel).cost for kernel, count in counts.items()}
+        before = now = 0.0
+        for kernel in sorted(costs, key=lambda kernel: -costs[kernel])[:_SAMPLE]:
+            if time.monotonic() < self.deadline and self._measurer.is_measurable(kernel):
+                before += costs[kernel]
+                self._measured_again(kernel)
+                now += counts[kernel] * self.price(kernel).cost
+        if before > _DISTURBED * now:
+            self._uses_stored = False
+            self._prices = {kernel: self._prices[kernel] for kernel in self.recorded}
+            self._slowness.clear()
+
     def _of_form(self, form: str) -> Measurement | None:
         """What was measured of a kernel that is executed in the same form."""
+        if not self._uses_stored:
+            return next((m for m in self.recorded.values() if m.form == form), None)
         found = stored_measurement(self._store, self._prefix + _FORM + form)
         return None if found is None else replace(found, form=form)
 
     def _alike(self, kernel: Kernel, measurement: Measurement) -> Sequence[Kernel]:
         """The kernel, and others that are executed in the same form."""
         form = measurement.form
-        return [k for k, m in self.recorded.items() if k == kernel or (form and m.form == form)]
+        others = (k for k, m in self.recorded.items() if k != kernel and form and m.form == form)
+        return [kernel, *others]
 
     def _remembered(self, kernel: Kernel) -> Price | None:
         if is_free(kernel):
             return Price(rounded(LAUNCH_MICROSECONDS))
         if not self._measurer.is_measurable(kernel):
             return self._analytic(kernel)
-        key = self._prefix + kernel.fingerprint
-        return stored_price(self._store, key)
+        if not self._uses_stored:
+            return None
+        return stored_price(self._store, self._prefix + kernel.fingerprint)
 
     def _recorded(self, kernel: Kernel, measurement: Measurement) -> Price:
         costs = stored_costs(self._prefix + kernel.fingerprint, measurement)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -66,6 +67,15 @@ class Measuring(Protocol):
     other, neither is known to be the lower."""
 
     noise: float
+
+
+@runtime_checkable
+class Confirming(Protocol):
+    """An objective that can measure the kernels again that decided something."""
+
+    def confirm(self, kernels: Iterable[Kernel], may_go_on: Callable[[], bool] = ...) -> bool:
+        """Measures kernels again; whether a price changed."""
+        ...
 
 
 @runtime_checkable

@@ -43,6 +43,7 @@ from superopt.optimizer.search import (
     Shortened,
     Watch,
     error_of,
+    minimised,
     more_accurate,
     search_named,
     without_rules,
@@ -63,7 +64,8 @@ _SETTLING_SHARE = 0.2
 """Share of the remaining time after which no other sizes are tried."""
 
 _SECOND_LOOK_SHARE = 0.05
-"""Share of the time of a search in which the prices that decided it are measured again."""
+"""Share of the time of a search for its result: prices that decided it are measured again, and steps without
+gain removed."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ class MeasuredTrial(Trial[PricedVariant]):
         self._require_time()
         self._request.tell("pricing")
         start = self._start = self._priced(sizing)
-        searching = schedule.search_time(look=self._look)
+        searching = schedule.search_time(look=_SECOND_LOOK_SHARE)
         self._measure_until(searching.latest)
         self._start, self._result = self._searched(start, searching)
         self._reserved = schedule.deadline - searching.ends
@@ -197,6 +199,7 @@ class MeasuredTrial(Trial[PricedVariant]):
         start = GraphCost.of(self._prepared.canonical.graph, objective, sizes, limit=limit)
         if isinstance(objective, Latency):
             objective.measure_again()
+            objective.check_stored(group.kernel for group in start.groups)
             start = start.refreshed()
         return start
 
@@ -204,17 +207,12 @@ class MeasuredTrial(Trial[PricedVariant]):
         if isinstance(self._objective, Latency):
             self._objective.deadline = deadline
 
-    @property
-    def _look(self) -> float:
-        """The share of the time of a search for the second look at its result."""
-        return _SECOND_LOOK_SHARE if isinstance(self._objective, Latency) else 0.0
-
     def _searched(
         self, start: GraphCost, searching: SearchTime, distrusted: Container[str] = ()
     ) -> tuple[GraphCost, SearchResult]:
         """The initial graph and the result of a search without some of the rules, both at prices of which
         those that decided were measured twice."""
-        request, options, objective = self._request, self._request.options, self._objective
+        request, options = self._request, self._request.options
 
         def forward(progress: Progress) -> None:
             searching.found(progress.cost_before, progress.best_cost)
@@ -236,8 +234,9 @@ class MeasuredTrial(Trial[PricedVariant]):
         watch = Watch(limits, request.cancel, forward, is_over=lambda: searching.is_over)
         result = search_named(options.search).run(start, RuleSet(rules, self._prepared.protected), watch)
         found = Shortened(result.best, result.trace)
-        if isinstance(objective, Latency):
-            start, found = at_second_look(objective, start, found, rules, is_in_time)
+        start, found = at_second_look(start, found, rules, is_in_time)
+        if result.stopped_by == "budget":
+            found = minimised(start, found, rules, is_in_time)
         chosen = more_accurate(start, found, rules, is_in_time)
         return start, replace(result, best=chosen.cost, trace=chosen.trace)
 
@@ -251,7 +250,7 @@ class MeasuredTrial(Trial[PricedVariant]):
         if self._request.heeds_interrupt() or left < _LEAST_SECONDS or not self._schedule.is_enough():
             return None
         self._tell("search")
-        searching = self._schedule.search_time(share=0.4, look=self._look)
+        searching = self._schedule.search_time(share=0.4, look=_SECOND_LOOK_SHARE)
         start, result = self._searched(start, searching, distrusted)
         if not result.trace:
             return None

@@ -38,22 +38,23 @@ class _Asked:
 
 
 def at_second_look(
-    objective: Latency,
     start: GraphCost,
     found: Shortened,
     rules: Iterable[Substitution],
     may_go_on: Callable[[], bool] = lambda: True,
 ) -> tuple[GraphCost, Shortened]:
-    """The initial graph and the result of a search, priced again; the same ones where no price changed, or
-    the trace is longer than ``MAX_STEPS``. ``may_go_on`` is checked between attempts to remove a step."""
-    if not 0 < len(found.trace) <= MAX_STEPS:
+    """The initial graph and the result of a search, priced again, without steps that gain nothing; the same
+    ones where no price changed, or the trace is longer than ``MAX_STEPS``. ``may_go_on`` is checked between
+    measurements, and between attempts to remove a step."""
+    objective = start.objective
+    if not isinstance(objective, Latency) or not 0 < len(found.trace) <= MAX_STEPS:
         return start, found
     known = tuple(rules)
     records = recorded(start.graph, found.trace, known)
     asked = _Asked(objective)
     with_steps(replace(start, objective=asked), records, range(len(records)))
-    if not objective.measure_again(asked.kernels):
+    is_changed, again = objective.confirm(asked.kernels, may_go_on), start.refreshed()
+    if not is_changed and again.total == start.total:
         return start, found
-    start = start.refreshed()
-    again = Shortened(*with_steps(start, records, range(len(records))))
-    return start, minimised(start, again, known, may_go_on)
+    repriced = Shortened(*with_steps(again, records, range(len(records))))
+    return again, minimised(again, repriced, known, may_go_on)

@@ -2,6 +2,7 @@
 
 from superopt.optimizer.search.accuracy import error_of, more_accurate
 from superopt.optimizer.search.backtracking import Backtracking
+from superopt.optimizer.search.confirmation import confirmed
 from superopt.optimizer.search.families import Families, Family
 from superopt.optimizer.search.minimise import MAX_STEPS, Shortened, minimised
 from superopt.optimizer.search.protocol import (
@@ -46,6 +47,7 @@ __all__ = [
     "StoppedBy",
     "TraceStep",
     "Watch",
+    "confirmed",
     "error_of",
     "minimised",
     "more_accurate",

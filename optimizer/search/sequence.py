@@ -55,7 +55,7 @@ class Sequence:
         stopped_by: StoppedBy | None = None
         while stage is not None:
             since = watch.seconds
-            begins = start if stage.anew else statistics.best
+            begins = statistics.start if stage.anew else statistics.best
             result = stage.search.run(begins, rules, _part(watch, stage, statistics))
             matched |= {rule: max(count, matched.get(rule, 0)) for rule, count in result.matched.items()}
             statistics.count(result.candidates)
@@ -63,6 +63,8 @@ class Sequence:
                 statistics.improve_by(result, since)
                 trace = [*([] if stage.anew else trace), *result.trace]
                 gaining += 1
+                if not statistics.confirm():
+                    trace = []
             stopped_by = statistics.interruption()
             stage = _next(course, result) if stopped_by is None else None
         found = statistics.shortened(trace) if gaining > 1 else Shortened(statistics.best, tuple(trace))

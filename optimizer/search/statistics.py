@@ -6,11 +6,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from superopt.optimizer.cost.graph_cost import GraphCost
+from superopt.optimizer.search.confirmation import confirmed
 from superopt.optimizer.search.minimise import Shortened, minimised
 from superopt.optimizer.search.protocol import Progress, SearchResult, StoppedBy, Watch
 from superopt.optimizer.search.rules import RuleSet
-from superopt.optimizer.search.trace import TraceStep
+from superopt.optimizer.search.state import State
+from superopt.optimizer.search.trace import TraceStep, trace_of
 from superopt.rewriting import Match
+
+_SHARE_OF_CONFIRMATION = 0.04
+"""Share of the remaining time for measuring again what decided a part of a search."""
 
 
 class SearchStatistics:
@@ -43,6 +48,16 @@ class SearchStatistics:
         self.best = part.best
         self.since_best = 0
         self._curve.extend((since + at, cost) for at, cost in part.curve[1:] if cost < known)
+
+    def confirm(self) -> bool:
+        """Measures again what distinguishes the best graph from the first; whether it is better still. If it
+        is not, the first is the best."""
+        some = self.part(None, lambda progress: progress.best_cost, _SHARE_OF_CONFIRMATION)
+        self.start, self.best = confirmed(self.start, self.best, some.may_go_on)
+        if self.best.total < self.start.total:
+            return True
+        self.best = self.start
+        return False
 
     def part(self, patience: int | None, best_of: Callable[[Progress], float], share: float = 1.0) -> Watch:
         """A watch for a part of this search, with its own patience and a share of the remaining time;
@@ -88,3 +103,18 @@ class SearchStatistics:
 def matches_by_rule(matches: Iterable[Match]) -> Mapping[str, int]:
     """Number of matches of each rule, by its id."""
     return dict(Counter(match.substitution.rule_id for match in matches))
+
+
+def repeated(start: State, lower: Callable[[State], State], statistics: SearchStatistics) -> SearchResult:
+    """The result of a search that lowers the cost of a graph until ``lower`` returns the same one, or the
+    watch interrupts."""
+    state, stopped_by = start, None
+    while stopped_by is None:
+        below = lower(state)
+        stopped_by = statistics.interruption()
+        if below is state:
+            break
+        state = below
+    found = statistics.shortened(trace_of(state))
+    matched = matches_by_rule(opportunity.match for opportunity in start.found)
+    return statistics.result(found, stopped_by or "exhausted", matched)

@@ -5,6 +5,7 @@ Kernels that the runtime executes in the same form are measured once, so that th
 A short kernel is replicated many times in one model, so that its price includes the runtime's overhead per
 kernel but not its overhead per run. The runtime keeps images in a blocked layout; for kernels on images its
 profile is used: converting an input for this kernel counts towards its price, converting its result does not.
+Within a model the runtime's threads stay awake from kernel to kernel, so they do between runs of a kernel.
 """
 
 from __future__ import annotations
@@ -141,10 +142,10 @@ class Measurer:
                 model = with_blocked_inputs(model, _blocked_inputs(kernel))
             without = _WITHOUT if is_image else ()
             if _is_large(model):
-                yield LoadedModel(model, self._threads, profile, self._provider, without), ""
+                yield LoadedModel(model, self._threads, profile, self._provider, without, spins=True), ""
                 return
             loaded, executes = load_and_list(
-                model, self._threads, self._provider, directory, profile, without
+                model, self._threads, self._provider, directory, profile, without, spins=True
             )
             yield loaded, "" if executes is None else f"{executes.digest[:32]}/{kernel.residence.value}"
 
@@ -198,7 +199,7 @@ class Measurer:
         return Measurement(one + restoring, alone.blocked, restoring)
 
     def _fastest(self, kernel: Kernel, model: bytes, feeds: Mapping[str, Array]) -> float:
-        loaded = LoadedModel(model, self._threads, provider=self._provider, without=_WITHOUT)
+        loaded = LoadedModel(model, self._threads, provider=self._provider, without=_WITHOUT, spins=True)
         return fastest(timed(loaded.bind(feeds), Caches(kernel, feeds), _BUDGET_OF_COPIES))
 
     def _restored(self, copies: bytes, feeds: Mapping[str, Array], alone: _Alone, count: int) -> int:

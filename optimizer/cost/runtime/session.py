@@ -144,7 +144,8 @@ def runtime_version() -> str:
 class LoadedModel:
     """A model in memory, ready to run at the runtime's full optimisation; ``without`` names runtime
     optimisers to disable. With ``optimized`` the runtime's optimised model is written there, its large
-    weights next to it; for a model on disk at half the memory, but its kernels are slow. Raises
+    weights next to it; for a model on disk at half the memory, but its kernels are slow. If it ``spins``, its
+    threads stay awake between runs, as they do within one; those of other models get less time then. Raises
     RuntimeRefusedError when the runtime rejects a model, MissingServiceError where the device is missing."""
 
     def __init__(
@@ -155,6 +156,8 @@ class LoadedModel:
         provider: Provider = Provider.CPU,
         without: Sequence[str] = (),
         optimized: Path | None = None,
+        *,
+        spins: bool = False,
     ) -> None:
         self.file = model
         self.threads = threads
@@ -163,8 +166,7 @@ class LoadedModel:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 4
-        # threads of an idle session must not take time from the running one
-        options.add_session_config_entry("session.force_spinning_stop", "1")
+        options.add_session_config_entry("session.force_spinning_stop", "0" if spins else "1")
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
         realise(plan_in(model), options, onnxruntime)
         if profile is not None:

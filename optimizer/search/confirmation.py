@@ -1,0 +1,27 @@
+"""Measure again what decided a search so far: its graphs were priced at different times."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from superopt.optimizer.cost.graph_cost import GraphCost
+from superopt.optimizer.cost.objective import Confirming
+
+
+def confirmed(
+    start: GraphCost, best: GraphCost, may_go_on: Callable[[], bool] = lambda: True
+) -> tuple[GraphCost, GraphCost]:
+    """Two graphs at their present prices, after the kernels in which they differ were measured again; the
+    same ones where no price changed or none is measured."""
+    objective = start.objective
+    if not isinstance(objective, Confirming):
+        return start, best
+    ours, theirs = (Counter(group.kernel for group in cost.groups) for cost in (start, best))
+    objective.confirm([*(ours - theirs), *(theirs - ours)], may_go_on)
+    return _at_present(start), _at_present(best)
+
+
+def _at_present(cost: GraphCost) -> GraphCost:
+    again = cost.refreshed()
+    return cost if again.total == cost.total else again
