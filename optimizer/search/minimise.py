@@ -2,8 +2,8 @@
 
 Steps are divided into components that do not depend on each other. Each component is reduced separately,
 components with equal steps in the same way, and the whole is priced again; reductions that increase its cost
-are discarded. A component that adds operators, or only puts them in another order, has to gain more than
-prices are accurate to.
+are discarded. What leaves no fewer operators has to gain more than prices are accurate to: a component that
+adds operators, or only puts them in another order, and a single step of a component.
 """
 
 from __future__ import annotations
@@ -33,6 +33,14 @@ class Shortened:
     trace: tuple[TraceStep, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """Which steps of a component stay, and by how much the graph may be dearer without the others."""
+
+    stays: tuple[bool, ...]
+    dearer: float
+
+
 def minimised(
     start: GraphCost,
     found: Shortened,
@@ -46,19 +54,19 @@ def minimised(
     if len(found.trace) > MAX_STEPS:
         return found
     records = recorded(start.graph, found.trace, rules)
-    kept, outcomes = set(range(len(records))), dict[tuple[object, ...], tuple[bool, ...]]()
+    kept, outcomes = set(range(len(records))), dict[tuple[object, ...], _Outcome]()
     allowed = 0.0
     for component in components(records):
         if not may_go_on():
             break
         likeness = tuple(_likeness(found.trace[i]) for i in component)
         if likeness not in outcomes:
-            tried = removable(found.trace, component)
-            needed = kept_of(start, records, component, tried, may_go_on)
-            outcomes[likeness] = tuple(index in needed for index in component)
-        if not any(outcomes[likeness]):
-            allowed += noise_of(start, graph_with(start, records, component), records, component)
-        kept.difference_update(i for i, stays in zip(component, outcomes[likeness], strict=True) if not stays)
+            tried = removable(found.trace, records, component)
+            needed, dearer = kept_of(start, records, component, tried, may_go_on)
+            outcomes[likeness] = _Outcome(tuple(index in needed for index in component), dearer)
+        outcome = outcomes[likeness]
+        allowed += outcome.dearer
+        kept.difference_update(i for i, stays in zip(component, outcome.stays, strict=True) if not stays)
     if len(kept) == len(records):
         return found
     shorter = Shortened(*with_steps(start, records, sorted(kept)))
@@ -94,24 +102,30 @@ def kept_of(
     component: Sequence[int],
     tried: Container[int],
     may_go_on: Callable[[], bool],
-) -> frozenset[int]:
-    """The steps of a component that its gain requires: those to be tried are removed one at a time until none
-    of them can go."""
+) -> tuple[frozenset[int], float]:
+    """The steps of a component that its gain requires, and by how much the graph may be dearer with these
+    alone, within the noise of prices. Those to be tried are removed one at a time until none of
+    them can go."""
     after = graph_with(start, records, component)
-    if after.total >= start.total - noise_of(start, after, records, component):
-        return frozenset()
+    noise = noise_of(start, after, records, component)
+    if after.total >= start.total - noise:
+        return frozenset(), noise
     least, applied = cost_with(start, records, component)
-    needed = list(applied)
+    needed, dearer = list(applied), 0.0
     is_shorter = True
     while is_shorter:
         is_shorter = False
         for index in needed[::-1]:
             if index not in tried or index not in needed or not may_go_on():
                 continue
-            total, applied = cost_with(start, records, [i for i in needed if i != index])
-            if total <= least:
-                needed, least, is_shorter = list(applied), total, True
-    return frozenset(needed)
+            rest = [i for i in needed if i != index]
+            total, applied = cost_with(start, records, rest)
+            noise = _noise_of_step(after, records[index])
+            if total > least and (total > least + noise or _adds(start, records, needed, rest)):
+                continue
+            dearer += max(0.0, total - least)
+            needed, least, is_shorter = list(applied), total, True
+    return frozenset(needed), dearer
 
 
 def noise_of(
@@ -136,11 +150,37 @@ def _reorders(rules: Iterable[Substitution]) -> bool:
     return not any(balance.values())
 
 
-def removable(trace: Sequence[TraceStep], component: Sequence[int]) -> frozenset[int]:
+def _noise_of_step(after: GraphCost, step: Recorded) -> float:
+    """The noise of the prices of what a step made; none if it may have left fewer operators."""
+    if not isinstance(after.objective, Measuring) or not _is_lateral(step.match.substitution):
+        return 0.0
+    return after.objective.noise * after.price_of(step.made)
+
+
+def _is_lateral(rule: Substitution) -> bool:
+    """Whether the rule has no fewer operators in the target than in the source."""
+    return len(set(applications(*rule.target))) >= len(set(applications(*rule.source)))
+
+
+def _adds(start: GraphCost, records: Sequence[Recorded], needed: Sequence[int], rest: Sequence[int]) -> bool:
+    """Whether more operators run if only the rest of the steps is taken."""
+    with_it, without_it = (graph_with(start, records, steps) for steps in (needed, rest))
+    return len(without_it.owner) > len(with_it.owner)
+
+
+def removable(
+    trace: Sequence[TraceStep], records: Sequence[Recorded], component: Sequence[int]
+) -> frozenset[int]:
     """The steps of a component whose removal may leave the cost as it is: all of a short one; in a long one
-    those that did not lower the cost when they were applied."""
+    those that did not lower the cost when they were applied, or left no fewer operators."""
     is_short = len(component) <= _SHORT
-    return frozenset(i for i in component if is_short or trace[i].cost_after >= trace[i].cost_before)
+    return frozenset(
+        i
+        for i in component
+        if is_short
+        or trace[i].cost_after >= trace[i].cost_before
+        or _is_lateral(records[i].match.substitution)
+    )
 
 
 def _likeness(step: TraceStep) -> tuple[object, ...]:

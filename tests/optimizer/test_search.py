@@ -251,6 +251,29 @@ def test_a_larger_graph_has_to_gain_more_than_noise(whole: float, *, is_kept: bo
     assert least.trace == (found.trace if is_kept else ())
 
 
+class OfMaximum(Traffic):
+    """A relu takes 100, another maximum what is given, as if both had been measured."""
+
+    noise = 0.03
+
+    def __init__(self, maximum: float) -> None:
+        self.maximum = maximum
+
+    def price(self, kernel: Kernel) -> Price:
+        return Price(sum(100.0 if step.operator == Relu() else self.maximum for step in kernel.steps))
+
+
+@pytest.mark.parametrize(("maximum", "steps"), [(98.0, 1), (90.0, 2)])
+def test_a_step_that_exchanges_an_operator_has_to_gain_more_than_noise(maximum: float, steps: int) -> None:
+    b = Builder()
+    graph = b.graph(b.add(Relu(), b.add(Relu(), b.input("x", 1, 4, 6, 6))))
+    once, exchanged = known = rules(IDEMPOTENT, "relu(x) => maximum(x, full[value=0])")
+    start = GraphCost.of(graph, OfMaximum(maximum), Sizes(graph, {}))
+    found = walk(start, (once, exchanged))
+    assert (start.total, found.cost.total) == (200.0, maximum)
+    assert minimised(start, found, known).trace == found.trace[:steps]
+
+
 def test_a_long_trace_is_rid_of_what_undoes_itself() -> None:
     """Forty steps depend on each other; those that lowered the cost stay without a trial."""
     b = Builder()
