@@ -7,19 +7,15 @@ a noticeable share of the cost are priced, the most promising first.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import islice
 
-from superopt.optimizer.cost import GraphCost, estimate
+from superopt.optimizer.cost import GraphCost
 from superopt.optimizer.search.hiding import least_gain
+from superopt.optimizer.search.promises import Promises
 from superopt.optimizer.search.protocol import SearchResult, Watch
 from superopt.optimizer.search.rules import RuleSet
 from superopt.optimizer.search.state import Opportunity, State
-from superopt.optimizer.search.statistics import SearchStatistics, matches_by_rule
-from superopt.optimizer.search.trace import trace_of
-
-_OPTIMISM = 0.6
-"""Share of the expected price of a kernel that it may have."""
+from superopt.optimizer.search.statistics import SearchStatistics, repeated
 
 _NOTICEABLE = 2e-4
 """Share of the cost of the graph that a rewrite must promise and gain."""
@@ -44,26 +40,17 @@ class _Run:
         self._start = State.start(start)
         self._rules = rules
         self._statistics = SearchStatistics(start, rules, watch)
-        self._optimistic = estimate(start.objective, _OPTIMISM)
+        self._promises = Promises(start.objective)
 
     def result(self) -> SearchResult:
-        state, stopped_by = self._start, None
-        while stopped_by is None:
-            lower = self._lower(state)
-            stopped_by = self._statistics.interruption()
-            if lower is state:
-                break
-            state = lower
-        found = self._statistics.shortened(trace_of(state))
-        matched = matches_by_rule(opportunity.match for opportunity in self._start.found)
-        return self._statistics.result(found, stopped_by or "exhausted", matched)
+        return repeated(self._start, self._lower, self._statistics)
 
     def _lower(self, state: State) -> State:
         """The graph after all paying rewrites; the same where none pays."""
         state.find(self._rules, self._statistics.may_go_on)
         for opportunity in state.found:
-            if opportunity.promise is None and not opportunity.impossible and self._statistics.may_go_on():
-                opportunity.promise = self._promise(state, opportunity)
+            if self._statistics.may_go_on():
+                self._promises.of(state, opportunity)
         least = _NOTICEABLE * state.cost.total
         promising = [o for o in state.found if o.promise is not None and o.promise > least]
         promising.sort(key=lambda o: -(o.promise or 0.0))
@@ -81,15 +68,6 @@ class _Run:
             lower = self._applied(state, sorted(paying, key=lambda o: -(o.gain or 0.0)))
             if lower is not state or not batch:
                 return lower
-
-    def _promise(self, state: State, opportunity: Opportunity) -> float | None:
-        """An optimistic estimate of the gain."""
-        rewrite = state.rewritten(opportunity.match)
-        if rewrite is None:
-            opportunity.impossible = len(opportunity.match.outputs) == 1
-            return None
-        update = replace(state.cost, objective=self._optimistic).after(rewrite)
-        return None if update is None else state.cost.total - update.total
 
     def _try(self, state: State, opportunity: Opportunity) -> None:
         self._statistics.count()

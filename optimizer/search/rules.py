@@ -176,10 +176,13 @@ class Region:
         """The same places, for rules with one output alone."""
         return Region(self.single, frozenset())
 
+    def roots_of(self, rule: Substitution) -> frozenset[NodeId]:
+        """The places for a rule."""
+        return self.single if len(rule.source) == 1 else self.several
+
     def concerns(self, match: Match) -> bool:
         """Whether the match is found again when the region is searched."""
-        root = match.outputs[0].node
-        return root in (self.single if len(match.outputs) == 1 else self.several)
+        return match.outputs[0].node in self.roots_of(match.substitution)
 
 
 def nodes_read(match: Match) -> frozenset[NodeId]:

@@ -19,7 +19,8 @@ FINGERPRINT_MASK = (1 << 64) - 1
 class Opportunity:
     """A match and its cached effect, valid while its neighbourhood is unchanged. ``gain`` is the decrease of
     the cost, ``shift`` the change of the fingerprint; ``gain_at_most`` is an upper bound if the match was
-    excluded by its bound; ``promise`` is an optimistic estimate of the gain."""
+    excluded by its bound; ``promise`` is an optimistic estimate of the gain. ``leads_nowhere``: no rewrite of
+    what it makes was found to gain."""
 
     match: Match
     gain: float | None = None
@@ -27,6 +28,7 @@ class Opportunity:
     promise: float | None = None
     shift: int | None = None
     impossible: bool = False
+    leads_nowhere: bool = False
 
 
 class State:

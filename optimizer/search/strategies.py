@@ -9,6 +9,7 @@ from superopt.optimizer.cost.graph_cost import GraphCost
 from superopt.optimizer.search.backtracking import Backtracking
 from superopt.optimizer.search.beam import Beam
 from superopt.optimizer.search.descent import Descent
+from superopt.optimizer.search.lookahead import Lookahead
 from superopt.optimizer.search.normalise import Normalise
 from superopt.optimizer.search.protocol import Search
 from superopt.optimizer.search.regional import ROUNDS, Regional
@@ -17,6 +18,8 @@ from superopt.optimizer.search.sequence import Course, Sequence, Stage
 _MANY_NODES = 1500
 _SHARE_OF_WHOLE = 0.4
 """Share of the time for which a large graph is searched as a whole."""
+
+_SHARE_OF_PAIRS = 0.25
 
 _LEAST_LOOK = 20
 
@@ -29,6 +32,9 @@ def _auto(start: GraphCost) -> Course:
     is_small = len(start.owner) <= _MANY_NODES
     normalised = yield Stage(Normalise())
     yield Stage(Descent())
+    ahead = yield Stage(Lookahead(), share=_SHARE_OF_PAIRS)
+    if ahead.trace:
+        yield Stage(Descent())
     if not is_small:
         yield Stage(Backtracking(), share=_SHARE_OF_WHOLE)
     while is_small:
