@@ -13,7 +13,8 @@ from superopt.journeys.bodies import optimizing
 from superopt.journeys.changes import conversions
 from superopt.optimizer.check import distance, error_baseline, guesses, interval, latency
 from superopt.optimizer.pipeline import measured, original, schedule, simulated
-from superopt.optimizer.search import normalise
+from superopt.optimizer.search import strategies
+from superopt.optimizer.search.strategies import normalise
 from superopt.options import DEFAULTS
 
 TEXT = (Path(__file__).parent.parent / "docs" / "defaults.md").read_text(encoding="utf-8")
@@ -47,6 +48,8 @@ def percent(share: float) -> str:
         f"trying sizes ends after {percent(measured._SETTLING_SHARE)} of the time",
         f"at most until {percent(measured._PRICING_SHARE)} of the budget",
         f"normalisation at most {percent(normalise._SHARE)}",
+        f"pairs of steps at most {percent(strategies._SHARE_OF_PAIRS)} of what is left then",
+        f"the last {percent(measured._SECOND_LOOK_SHARE)} are for measuring again",
         "between {} and {} of the remaining time".format(*map(percent, schedule._SHARES)),
         f"one check and {schedule._WANTED_ROUNDS} rounds need, or up to {schedule._MOST_ROUNDS} rounds",
         f"where the search has found a speed-up below {math.exp(schedule._LARGE_GAIN):.2f} and",

@@ -1,7 +1,6 @@
 """Search for cheaper equivalent graphs, and replay of recorded traces."""
 
 from superopt.optimizer.search.accuracy import error_of, more_accurate
-from superopt.optimizer.search.backtracking import Backtracking
 from superopt.optimizer.search.confirmation import confirmed
 from superopt.optimizer.search.families import Families, Family
 from superopt.optimizer.search.minimise import MAX_STEPS, Shortened, minimised
@@ -18,6 +17,7 @@ from superopt.optimizer.search.protocol import (
 )
 from superopt.optimizer.search.rules import RuleSet
 from superopt.optimizer.search.strategies import search_named, searches
+from superopt.optimizer.search.strategies.backtracking import Backtracking
 from superopt.optimizer.search.trace import (
     ReplayStep,
     TraceStep,

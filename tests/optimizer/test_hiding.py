@@ -10,10 +10,10 @@ from superopt.ops.convolution import Conv
 from superopt.ops.elementwise import Add
 from superopt.optimizer.cost import GraphCost, Kernel, Price, Sizes, Traffic
 from superopt.optimizer.search import RuleSet, SearchLimits, Watch
-from superopt.optimizer.search.backtracking import Backtracking
-from superopt.optimizer.search.beam import Beam
-from superopt.optimizer.search.descent import Descent
 from superopt.optimizer.search.protocol import Search
+from superopt.optimizer.search.strategies.backtracking import Backtracking
+from superopt.optimizer.search.strategies.beam import Beam
+from superopt.optimizer.search.strategies.descent import Descent
 from tests.optimizer.graphs import Builder
 from tests.optimizer.rules import AS_TRANSPOSED, rules
 

@@ -13,9 +13,9 @@ from superopt.ops.shape import Concat
 from superopt.ops.upsampling import LinearUpsample
 from superopt.optimizer.cost import GraphCost, Kernel, Nominal, Price, Sizes
 from superopt.optimizer.search import RuleSet, SearchLimits, SearchResult, Watch, replay, search_named
-from superopt.optimizer.search.descent import Descent
-from superopt.optimizer.search.lookahead import Lookahead
 from superopt.optimizer.search.protocol import Search
+from superopt.optimizer.search.strategies.descent import Descent
+from superopt.optimizer.search.strategies.lookahead import Lookahead
 from tests.optimizer.graphs import Builder
 from tests.optimizer.rules import COMMUTED_RELU, rules
 

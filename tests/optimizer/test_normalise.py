@@ -21,12 +21,12 @@ from superopt.optimizer.canonical import canonicalise
 from superopt.optimizer.cost import GraphCost, Kernel, Latency, MemoryCostStore, Nominal, Price, Sizes
 from superopt.optimizer.cost.runtime.session import LoadedModel
 from superopt.optimizer.search import RuleSet, SearchLimits, SearchResult, Watch, replay
-from superopt.optimizer.search.descent import Descent
-from superopt.optimizer.search.fixpoint import fixpoint
-from superopt.optimizer.search.normalise import Normalise, composed
-from superopt.optimizer.search.ordering import Sized, may_decrease
 from superopt.optimizer.search.protocol import Search
 from superopt.optimizer.search.recording import Relocation
+from superopt.optimizer.search.strategies.descent import Descent
+from superopt.optimizer.search.strategies.fixpoint import fixpoint
+from superopt.optimizer.search.strategies.normalise import Normalise, composed
+from superopt.optimizer.search.strategies.ordering import Sized, may_decrease
 from superopt.rewriting import substitutions_of
 from tests.optimizer.graphs import Builder, dense_blocks
 from tests.optimizer.models import lifted as lifted_model

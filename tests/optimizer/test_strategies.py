@@ -24,7 +24,7 @@ from superopt.optimizer.search import (
     search_named,
     searches,
 )
-from superopt.optimizer.search.graph_cuts import Row, region_of
+from superopt.optimizer.search.strategies.graph_cuts import Row, region_of
 from tests.optimizer.graphs import dense_blocks, f32, shared_products
 from tests.optimizer.rules import ALL, BIAS_INTO_AFFINE, SCALE_INTO_AFFINE, rules
 from tests.optimizer.test_incremental import mixed_graph

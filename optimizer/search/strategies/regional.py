@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from superopt.ir.graph import NodeId
 from superopt.optimizer.cost.graph_cost import GraphCost
-from superopt.optimizer.search.backtracking import Backtracking
-from superopt.optimizer.search.graph_cuts import Region, Row, region_of
 from superopt.optimizer.search.protocol import Search, SearchResult, StoppedBy, Watch
 from superopt.optimizer.search.recording import Recorded, StepRelocation
 from superopt.optimizer.search.rules import RuleSet
 from superopt.optimizer.search.statistics import SearchStatistics, matches_by_rule
+from superopt.optimizer.search.strategies.backtracking import Backtracking
+from superopt.optimizer.search.strategies.graph_cuts import Region, Row, region_of
 from superopt.optimizer.search.trace import TraceStep, recorded, step_of
 from superopt.rewriting import Match
 

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from superopt.optimizer.cost import GraphCost
-from superopt.optimizer.search.fixpoint import fixpoint
 from superopt.optimizer.search.minimise import Shortened, components
 from superopt.optimizer.search.protocol import SearchResult, Watch
 from superopt.optimizer.search.recording import Recorded, applied_steps, composed, cost_with
 from superopt.optimizer.search.rules import RuleSet
 from superopt.optimizer.search.statistics import SearchStatistics, matches_by_rule
+from superopt.optimizer.search.strategies.fixpoint import fixpoint
 from superopt.optimizer.search.trace import TraceStep, step_at
 from superopt.rewriting import Match, Rewrite
 

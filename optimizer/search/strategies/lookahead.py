@@ -15,11 +15,11 @@ from itertools import islice
 
 from superopt.optimizer.cost.graph_cost import GraphCost
 from superopt.optimizer.search.hiding import is_worth_it
-from superopt.optimizer.search.promises import Promises
 from superopt.optimizer.search.protocol import SearchResult, Watch
 from superopt.optimizer.search.rules import RuleSet
 from superopt.optimizer.search.state import Opportunity, State
 from superopt.optimizer.search.statistics import SearchStatistics, repeated
+from superopt.optimizer.search.strategies.promises import Promises
 from superopt.rewriting import Match, Substitution
 
 _NOTICEABLE = 2e-3

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from superopt.errors import InvalidOptionError
 from superopt.optimizer.cost.graph_cost import GraphCost
-from superopt.optimizer.search.backtracking import Backtracking
-from superopt.optimizer.search.beam import Beam
-from superopt.optimizer.search.descent import Descent
-from superopt.optimizer.search.lookahead import Lookahead
-from superopt.optimizer.search.normalise import Normalise
 from superopt.optimizer.search.protocol import Search
-from superopt.optimizer.search.regional import ROUNDS, Regional
-from superopt.optimizer.search.sequence import Course, Sequence, Stage
+from superopt.optimizer.search.strategies.backtracking import Backtracking
+from superopt.optimizer.search.strategies.beam import Beam
+from superopt.optimizer.search.strategies.descent import Descent
+from superopt.optimizer.search.strategies.lookahead import Lookahead
+from superopt.optimizer.search.strategies.normalise import Normalise
+from superopt.optimizer.search.strategies.regional import ROUNDS, Regional
+from superopt.optimizer.search.strategies.sequence import Course, Sequence, Stage
 
 _MANY_NODES = 1500
 _SHARE_OF_WHOLE = 0.4

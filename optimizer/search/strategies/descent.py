@@ -11,11 +11,11 @@ from itertools import islice
 
 from superopt.optimizer.cost import GraphCost
 from superopt.optimizer.search.hiding import least_gain
-from superopt.optimizer.search.promises import Promises
 from superopt.optimizer.search.protocol import SearchResult, Watch
 from superopt.optimizer.search.rules import RuleSet
 from superopt.optimizer.search.state import Opportunity, State
 from superopt.optimizer.search.statistics import SearchStatistics, repeated
+from superopt.optimizer.search.strategies.promises import Promises
 
 _NOTICEABLE = 2e-4
 """Share of the cost of the graph that a rewrite must promise and gain."""

@@ -13,9 +13,9 @@ from collections.abc import Callable, Container, Iterable, Iterator, Set
 
 from superopt.ir.graph import Graph, NodeId
 from superopt.optimizer.cost import GraphCost
-from superopt.optimizer.search.ordering import Even, Sized, may_be_even, may_decrease
 from superopt.optimizer.search.recording import Recorded
 from superopt.optimizer.search.rules import Change, Region, RuleSet
+from superopt.optimizer.search.strategies.ordering import Even, Sized, may_be_even, may_decrease
 from superopt.rewriting import Bundle, Match, Rewrite, apply_match
 
 
