@@ -7,7 +7,7 @@ is deterministic, node ids included, so that a recorded trace can be replayed on
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -84,6 +84,8 @@ class _Pass:
         self._editor.set_outputs(self._replaced.get(value, value) for value in self._graph.outputs)
         for node_id in self._spelled_anew():
             yield CanonicalStep("canonicalise", "a number without axes", (node_id,))
+        for node_id in self._repeated_by_readers():
+            yield CanonicalStep("canonicalise", "its readers repeat it by themselves", (node_id,))
         for what, nodes in self._respelled():
             yield CanonicalStep("canonicalise", f"{what} as the operators that it is made of", nodes)
         dead = self._dead()
@@ -162,6 +164,23 @@ class _Pass:
                     self._rewritten.add(node_id)
                     yield node_id
 
+    def _repeated_by_readers(self) -> Iterator[NodeId]:
+        """Repeated tensors that are read only beside one of full size, element by element: ONNX repeats them
+        there without storing the result."""
+        graph = self._editor.build()
+        for node_id, node in graph.nodes.items():
+            if not traits(node.operator.name).repeats or node.origin is None or node_id in graph.output_nodes:
+                continue
+            readers = [graph[user] for user in graph.users(node_id)]
+            if self._protected_or_opaque((node, *readers)):
+                continue
+            if readers and all(_is_beside_full_size(graph, node, reader) for reader in readers):
+                self._rewritten.update((node_id, *(reader.id for reader in readers)))
+                yield node_id
+
+    def _protected_or_opaque(self, nodes: Iterable[Node]) -> bool:
+        return any(node.id in self._protected or not _is_understood(node) for node in nodes)
+
     def _respelled(self) -> Iterator[tuple[str, tuple[NodeId, ...]]]:
         """ONNX nodes that the runtime runs at least as fast as the operators that they are made of."""
         for index, group in self._lifted.groups.items():
@@ -192,6 +211,15 @@ class _Pass:
             and not self._graph.users(node_id)
             and node_id not in self._graph.output_nodes
         )
+
+
+def _is_beside_full_size(graph: Graph, repeated: Node, reader: Node) -> bool:
+    """Whether a reader works element by element and also reads a tensor of the same size as it is."""
+    others = [value for value in reader.inputs if value.node != repeated.id]
+    return traits(reader.operator.name).element_wise and any(
+        graph.type_of(value) == repeated.types[0] and not traits(graph[value.node].operator.name).repeats
+        for value in others
+    )
 
 
 def _is_fused_with_a_number(node: Node) -> bool:

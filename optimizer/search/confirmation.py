@@ -18,10 +18,6 @@ def confirmed(
     if not isinstance(objective, Confirming):
         return start, best
     ours, theirs = (Counter(group.kernel for group in cost.groups) for cost in (start, best))
-    objective.confirm([*(ours - theirs), *(theirs - ours)], may_go_on)
-    return _at_present(start), _at_present(best)
-
-
-def _at_present(cost: GraphCost) -> GraphCost:
-    again = cost.refreshed()
-    return cost if again.total == cost.total else again
+    if not objective.confirm([*(ours - theirs), *(theirs - ours)], may_go_on):
+        return start, best
+    return start.refreshed(), best.refreshed()

@@ -98,6 +98,26 @@ CASES = (
         [weight("w", 4, 4, 1, 1), tensor("half", [0.5])],
     ),
     Case(
+        "repeated beside a tensor of full size",
+        [node("ReduceMax", "x", "m", axes=[3]), node("Expand", "m s", "e"), node("Div", "x e", "y")],
+        "m = ReduceMax(x)|y = Div(x, m)",
+        [integers("s", 1, 4, 6, 6)],
+    ),
+    Case(
+        "repeated beside another repeated tensor",
+        [node("ReduceMax", "x", "m", axes=[3]), node("ReduceMax", "x", "n", axes=[3, 2, 1], keepdims=1),
+         node("Expand", "m s", "e"), node("Expand", "n s", "f"), node("Div", "e f", "y")],
+        "m = ReduceMax(x)|n = ReduceMax(x)|e = Expand(m, s)|f = Expand(n, s)|y = Div(e, f)",
+        [integers("s", 1, 4, 6, 6)],
+    ),
+    Case(
+        "repeated, and read by an operator that repeats nothing",
+        [node("ReduceMax", "x", "m", axes=[3]), node("Expand", "m s", "e"), node("Mul", "x e", "a"),
+         node("Softmax", "e", "b", axis=3), node("Add", "a b", "y")],
+        "m = ReduceMax(x)|e = Expand(m, s)|a = Mul(x, e)|b = Softmax(e)|y = Add(a, b)",
+        [integers("s", 1, 4, 6, 6)],
+    ),
+    Case(
         "nothing",
         [node("Conv", "x w", "a"), node("Relu", "a", "y")],
         "a = Conv(x, w)|y = Relu(a)",
