@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from superopt.ir.graph import Graph, NodeId, Value
 from superopt.ir.terms import Application, Term, applications, variables
@@ -57,8 +58,9 @@ class RuleSet:
         self._net = Net(self.substitutions)
         self._rounding = frozenset(id(s) for s in self.substitutions if _rounds_more(s))
         self._several = frozenset(i for i, s in enumerate(self.substitutions) if len(s.source) > 1)
-        self._single_height = max((_heights(s) for s in self.substitutions if len(s.source) == 1), default=1)
-        self._several_height = max((_heights(s) for s in self.substitutions if len(s.source) > 1), default=0)
+        self._heights = tuple(map(height_of, self.substitutions))
+        self._single_height = max((height_of(s) for s in self.substitutions if len(s.source) == 1), default=1)
+        self._several_height = max((height_of(s) for s in self.substitutions if len(s.source) > 1), default=0)
 
     @property
     def protected(self) -> Collection[NodeId]:
@@ -95,7 +97,8 @@ class RuleSet:
         self, graph: Graph, free: Container[NodeId], may_go_on: Callable[[], bool] = lambda: True
     ) -> list[Match]:
         """All matches among live nodes, by rule and site; incomplete once ``may_go_on`` is false."""
-        return list(self._matches_at(graph, free, graph.nodes, graph.nodes, may_go_on))
+        everywhere = dict.fromkeys(graph.nodes, 0)
+        return list(self._matches_at(graph, free, everywhere, everywhere, may_go_on, lambda _: True))
 
     def matches_near(
         self,
@@ -103,52 +106,55 @@ class RuleSet:
         free: Container[NodeId],
         region: Region,
         may_go_on: Callable[[], bool] = lambda: True,
-    ) -> list[Match]:
-        """The matches whose first root is in the region."""
-        return list(self._matches_at(graph, free, region.single, region.several, may_go_on))
+        wanted: Callable[[Substitution], bool] = lambda _: True,
+    ) -> Iterator[Match]:
+        """The matches of the ``wanted`` rules whose first root is in the region."""
+        return self._matches_at(graph, free, region.single, region.several, may_go_on, wanted)
 
     def region(self, graph: Graph, change: Change) -> Region:
         """Possible first roots of matches that the change enabled or disabled."""
-        single = set(change.edited)
-        _extend_down(graph, single, self._single_height - 1)
+        single = _distances(graph, change.edited, self._single_height - 1)
         several: set[NodeId] = set()
         if self._several_height:
             several.update(change.edited)
             _extend_down(graph, several, self._several_height - 1)
             _extend_up(graph, several, self._several_height)
             _extend_down(graph, several, self._several_height)
-        return Region(frozenset(single), frozenset(several))
+        return Region(single, frozenset(several))
 
     def _matches_at(
         self,
         graph: Graph,
         free: Container[NodeId],
-        single: Iterable[NodeId],
+        single: Mapping[NodeId, int],
         several: Iterable[NodeId],
         may_go_on: Callable[[], bool],
+        wanted: Callable[[Substitution], bool],
     ) -> Iterator[Match]:
         places = sorted(self._places(graph, free, single, several, may_go_on))
         for number, (position, root) in enumerate(places):
             if number % _LOOK_EVERY == 0 and not may_go_on():
                 return
-            yield from self.matches_at(graph, free, self.substitutions[position], root)
+            if wanted(self.substitutions[position]):
+                yield from self.matches_at(graph, free, self.substitutions[position], root)
 
     def _places(
         self,
         graph: Graph,
         free: Container[NodeId],
-        single: Iterable[NodeId],
+        single: Mapping[NodeId, int],
         several: Iterable[NodeId],
         may_go_on: Callable[[], bool],
     ) -> Iterator[tuple[int, NodeId]]:
         """Candidate places of each rule; rules with one output are not tried on constant-folded nodes."""
         shapes: dict[tuple[NodeId, int], int] = {}
-        for root in single:
+        for root, distance in single.items():
             if not may_go_on():
                 return
             if root in graph.nodes and root not in free:
-                allowed = self._net.allowed(graph, root, shapes)
-                yield from ((position, root) for position in allowed if position not in self._several)
+                for position in self._net.allowed(graph, root, shapes):
+                    if position not in self._several and self._heights[position] > distance:
+                        yield position, root
         if self._several:
             for root in several:
                 if not may_go_on():
@@ -160,16 +166,16 @@ class RuleSet:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Possible first roots of new matches, for rules with one output and with several."""
+    """Possible first roots of new matches: for rules with one output, with the number of edges to the change,
+    which is less than the height of a rule that matches there; and for rules with several."""
 
-    single: frozenset[NodeId]
+    single: Mapping[NodeId, int]
     several: frozenset[NodeId]
 
     @staticmethod
     def of(node: NodeId) -> Region:
         """One node."""
-        only = frozenset((node,))
-        return Region(only, only)
+        return Region({node: 0}, frozenset((node,)))
 
     @property
     def of_one_result(self) -> Region:
@@ -178,11 +184,17 @@ class Region:
 
     def roots_of(self, rule: Substitution) -> frozenset[NodeId]:
         """The places for a rule."""
-        return self.single if len(rule.source) == 1 else self.several
+        if len(rule.source) > 1:
+            return self.several
+        height = height_of(rule)
+        return frozenset(root for root, distance in self.single.items() if distance < height)
 
     def concerns(self, match: Match) -> bool:
         """Whether the match is found again when the region is searched."""
-        return match.outputs[0].node in self.roots_of(match.substitution)
+        root, rule = match.outputs[0].node, match.substitution
+        if len(rule.source) > 1:
+            return root in self.several
+        return root in self.single and self.single[root] < height_of(rule)
 
 
 def nodes_read(match: Match) -> frozenset[NodeId]:
@@ -226,7 +238,8 @@ def _is_precise_and_sized(graph: Graph, match: Match) -> bool:
     )
 
 
-def _heights(substitution: Substitution) -> int:
+@lru_cache(maxsize=1 << 14)
+def height_of(substitution: Substitution) -> int:
     """The number of operators on the longest path down from a root."""
     return max(_height(term) for term in substitution.source)
 
@@ -235,6 +248,17 @@ def _height(term: Term) -> int:
     if not isinstance(term, Application):
         return 0
     return 1 + max((_height(child) for child in term.inputs), default=0)
+
+
+def _distances(graph: Graph, nodes: Iterable[NodeId], steps: int) -> dict[NodeId, int]:
+    """The nodes and what reads them, up to a number of edges away, with that number."""
+    found = dict.fromkeys(nodes, 0)
+    frontier: Iterable[NodeId] = tuple(found)
+    for distance in range(1, steps + 1):
+        reached = {user for node in frontier for user in graph.users(node)} - found.keys()
+        found.update(dict.fromkeys(reached, distance))
+        frontier = reached
+    return found
 
 
 def _extend_down(graph: Graph, nodes: set[NodeId], steps: int) -> None:

@@ -15,7 +15,14 @@ from superopt.ir.graph import Graph, NodeId
 from superopt.optimizer.cost import GraphCost
 from superopt.optimizer.search.recording import Recorded
 from superopt.optimizer.search.rules import Change, Region, RuleSet
-from superopt.optimizer.search.strategies.ordering import Even, Sized, may_be_even, may_decrease
+from superopt.optimizer.search.strategies.ordering import (
+    Even,
+    Sized,
+    can_be_even,
+    can_decrease,
+    may_be_even,
+    may_decrease,
+)
 from superopt.rewriting import Bundle, Match, Rewrite, apply_match
 
 
@@ -65,7 +72,8 @@ class _Run:
         """Applies the first rule at the node after which another rule, about what it made, makes the graph
         smaller than it was; whether there was one. Only rules with one result are tried."""
         cost = self._sized.cost
-        for match in self._rules.matches_near(cost.graph, cost.free, Region.of(node).of_one_result):
+        place = Region.of(node).of_one_result
+        for match in self._rules.matches_near(cost.graph, cost.free, place, wanted=can_be_even):
             if not may_be_even(match.substitution, _folded(match, cost.free)):
                 continue
             rewrite = apply_match(cost.graph, match)
@@ -92,7 +100,7 @@ class _Run:
         return None
 
     def _decreasing(self, graph: Graph, free: Container[NodeId], region: Region) -> Iterator[Match]:
-        for match in self._rules.matches_near(graph, free, region):
+        for match in self._rules.matches_near(graph, free, region, wanted=can_decrease):
             if may_decrease(match.substitution, _folded(match, free)):
                 yield match
 
@@ -105,7 +113,7 @@ class _Run:
         folded = (node for node in after.free - before.free if node in after.graph.nodes)
         behind = {user for node in folded for user in after.graph.users(node)}
         around = change.around & after.graph.nodes.keys()
-        changed = region.single | region.several | behind | around
+        changed = region.single.keys() | region.several | behind | around
         self._single.add(changed)
         self._pairs.add(changed)
 

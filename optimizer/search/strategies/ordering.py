@@ -8,13 +8,14 @@ counts nothing.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+import itertools
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from superopt.ir.graph import Graph, Input, Node, NodeId, Value
-from superopt.ir.terms import Application, Term, Variable, applications, subterms
+from superopt.ir.terms import Application, Term, Variable, applications, subterms, variables
 from superopt.ir.types import TensorType
 from superopt.ops.base import Operator
 from superopt.ops.roles import FusionRole
@@ -231,6 +232,25 @@ def may_be_even(substitution: Substitution, folded: frozenset[str]) -> bool:
         return False
     source, target = (_size_of(terms, folded) for terms in (substitution.source, substitution.target))
     return source[:2] == target[:2] and substitution.source != substitution.target
+
+
+@lru_cache(maxsize=1 << 14)
+def can_decrease(substitution: Substitution) -> bool:
+    """Whether the rule may make some graph smaller, whatever depends on weights alone there."""
+    return any(may_decrease(substitution, folded) for folded in _foldings(substitution))
+
+
+@lru_cache(maxsize=1 << 14)
+def can_be_even(substitution: Substitution) -> bool:
+    """Whether the rule may be even in some graph."""
+    return any(may_be_even(substitution, folded) for folded in _foldings(substitution))
+
+
+def _foldings(substitution: Substitution) -> Iterator[frozenset[str]]:
+    """All sets of its variables."""
+    names = variables(*substitution.source)
+    for count in range(len(names) + 1):
+        yield from map(frozenset, itertools.combinations(names, count))
 
 
 def _rounds_more(substitution: Substitution) -> bool:
