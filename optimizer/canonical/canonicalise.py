@@ -168,8 +168,10 @@ class _Pass:
         """Repeated tensors that are read only beside one of full size, element by element: ONNX repeats them
         there without storing the result."""
         graph = self._editor.build()
-        for node_id, node in graph.nodes.items():
-            if not traits(node.operator.name).repeats or node.origin is None or node_id in graph.output_nodes:
+        alone = {group.nodes[0] for group in self._lifted.groups.values() if len(group.nodes) == 1}
+        for node_id in sorted(alone & graph.nodes.keys()):
+            node = graph[node_id]
+            if not traits(node.operator.name).repeats or node_id in graph.output_nodes:
                 continue
             readers = [graph[user] for user in graph.users(node_id)]
             if self._protected_or_opaque((node, *readers)):
