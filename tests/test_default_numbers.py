@@ -48,6 +48,7 @@ def percent(share: float) -> str:
         f"trying sizes ends after {percent(measured._SETTLING_SHARE)} of the time",
         f"at most until {percent(measured._PRICING_SHARE)} of the budget",
         f"normalisation at most {percent(normalise._SHARE)}",
+        f"a descent from the original at most {percent(strategies._SHARE_ANEW)} of what is left",
         f"pairs of steps at most {percent(strategies._SHARE_OF_PAIRS)} of what is left then",
         f"the last {percent(measured._SECOND_LOOK_SHARE)} are for measuring again",
         "between {} and {} of the remaining time".format(*map(percent, schedule._SHARES)),

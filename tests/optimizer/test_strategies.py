@@ -8,11 +8,13 @@ import time
 import pytest
 from onnx import parser
 
+from superopt import zoo
 from superopt.errors import InvalidOptionError
 from superopt.ir import Graph, Input, NodeId
 from superopt.onnx_io import lift, load_model
 from superopt.ops.affine import Affine
-from superopt.optimizer.cost import GraphCost, Origin, Sizes, Traffic
+from superopt.optimizer.canonical import canonicalise
+from superopt.optimizer.cost import GraphCost, Nominal, Origin, Sizes, Traffic
 from superopt.optimizer.search import (
     CancelToken,
     Progress,
@@ -24,11 +26,18 @@ from superopt.optimizer.search import (
     search_named,
     searches,
 )
+from superopt.optimizer.search.strategies.descent import Descent
 from superopt.optimizer.search.strategies.graph_cuts import Row, region_of
+from superopt.optimizer.search.strategies.normalise import Normalise
 from tests.optimizer.graphs import dense_blocks, f32, shared_products
-from tests.optimizer.rules import ALL, BIAS_INTO_AFFINE, SCALE_INTO_AFFINE, rules
+from tests.optimizer.rules import ALL, BIAS_INTO_AFFINE, SCALE_INTO_AFFINE, SHARED_RIGHT, rules
 from tests.optimizer.test_incremental import mixed_graph
 
+JOINED = "add(matmul(x, y), matmul(z, w)) => matmul(concat[axis=-1](x, z), concat[axis=-2](y, w))"
+OF_SHARED_LEFT = (
+    "({0}(matmul(x, y)), {0}(matmul(x, z))) => (split0[axis=-1]({0}(matmul(x, concat[axis=-1](y, z)))),"
+    " split1[axis=-1]({0}(matmul(x, concat[axis=-1](y, z)))))"
+)
 RULES = rules(*ALL)
 STRATEGIES = tuple(searches())
 
@@ -99,6 +108,20 @@ def test_auto_ends_soon_where_backtracking_leaves_nothing() -> None:
         whole, auto = (search(name, graph, Watch(limits)) for name in ("backtracking", "auto"))
         assert (whole.stopped_by, auto.stopped_by) == ("exhausted", "exhausted")
         assert auto.candidates <= whole.candidates + max(whole.candidates, 20)
+
+
+def test_auto_finds_what_the_normal_form_is_in_the_way_of() -> None:
+    """In a recurrent network two products that are added become one, and share no weights any more."""
+    known = RuleSet(rules(JOINED, SHARED_RIGHT, *map(OF_SHARED_LEFT.format, ("tanh", "sigmoid"))))
+    graph = canonicalise(lift(load_model(zoo.build("nasrnn").SerializeToString()))).graph
+    start = GraphCost.of(graph, Nominal(), Sizes(graph, {}))
+    watch = Watch(SearchLimits(deadline=time.monotonic() + 60))
+    normal = Normalise().run(start, known, watch).best
+    blocked, free = (Descent().run(begin, known, watch).best.total for begin in (normal, start))
+    assert normal.total < start.total
+    assert free < 0.8 * blocked
+    limits = SearchLimits(deadline=time.monotonic() + 60, patience=1000)
+    assert search_named("auto").run(start, known, Watch(limits)).best.total <= free
 
 
 def test_equal_blocks_are_equal_regions_and_solved_once() -> None:

@@ -20,6 +20,10 @@ _SHARE_OF_WHOLE = 0.4
 """Share of the time for which a large graph is searched as a whole."""
 
 _SHARE_OF_PAIRS = 0.25
+"""Share of the remaining time for pairs of steps."""
+
+_SHARE_ANEW = 0.15
+"""Share of the remaining time for a descent from the original."""
 
 _LEAST_LOOK = 20
 
@@ -28,10 +32,13 @@ def _auto(start: GraphCost) -> Course:
     """Normalisation and descent apply what pays at once. Then backtracking finds distant and repeated
     rewrites, regional search local ones, beam search those with costly intermediate steps: first each for a
     short time, then larger regions and the whole while time remains. Where backtracking leaves nothing within
-    alpha, only beam search, or another start, can find more, and gets as many candidates."""
+    alpha, only beam search, or another start, can find more, and gets as many candidates. A normal form
+    may be in the way of what gains more, so the descent also begins from the original."""
     is_small = len(start.owner) <= _MANY_NODES
     normalised = yield Stage(Normalise())
     yield Stage(Descent())
+    if normalised.trace:
+        yield Stage(Descent(), share=_SHARE_ANEW, anew=True)
     ahead = yield Stage(Lookahead(), share=_SHARE_OF_PAIRS)
     if ahead.trace:
         yield Stage(Descent())
