@@ -166,17 +166,19 @@ class _Pass:
 
     def _repeated_by_readers(self) -> Iterator[NodeId]:
         """Repeated tensors that are read only beside one of full size, element by element: ONNX repeats them
-        there without storing the result."""
+        there without storing the result. They and their readers are each an ONNX node of one operator, so
+        that these stay what they are."""
         graph = self._editor.build()
         alone = {group.nodes[0] for group in self._lifted.groups.values() if len(group.nodes) == 1}
-        for node_id in sorted(alone & graph.nodes.keys()):
+        alone = (alone & graph.nodes.keys()).difference(self._dead())
+        for node_id in sorted(alone):
             node = graph[node_id]
             if not traits(node.operator.name).repeats or node_id in graph.output_nodes:
                 continue
             readers = [graph[user] for user in graph.users(node_id)]
             if self._protected_or_opaque((node, *readers)):
                 continue
-            if readers and all(_is_beside_full_size(graph, node, reader) for reader in readers):
+            if readers and all(r.id in alone and _is_beside_full_size(graph, node, r) for r in readers):
                 self._rewritten.update((node_id, *(reader.id for reader in readers)))
                 yield node_id
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from superopt.ir.graph import Graph, Input, Node, NodeId
 from superopt.ir.plan import FusionGroup
@@ -99,7 +99,8 @@ class GraphCost:
 
     def refreshed(self) -> GraphCost:
         """The same graph at current prices."""
-        return GraphCost.of(self.graph, self.objective, self.sizes, limit=self.limit)
+        again = GraphCost.of(self.graph, self.objective, self.sizes, limit=self.limit)
+        return replace(again, kernels=self.kernels)
 
     @property
     def memory(self) -> Memory:

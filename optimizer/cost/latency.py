@@ -23,8 +23,8 @@ METHOD = "10"
 _SECOND_LOOK = 0.9
 """Share of the cost of a graph whose kernels are measured twice."""
 
-_MOST_MEASUREMENTS = 3
-"""Number of measurements of a kernel in a process, the first included."""
+_MOST_REPEATS = 2
+"""Number of times that a kernel is measured again in a process."""
 
 _SAMPLE = 6
 """Number of kernels by which stored prices are checked."""
@@ -102,7 +102,7 @@ class Latency:
         self._bounds: dict[Kernel, float] = {}
         self._fresh: dict[Kernel, int] = {}
         self._slowness: dict[str, list[float]] = {}
-        self._times = Counter[Kernel]()
+        self._repeats = Counter[Kernel | str]()
         self._uses_stored = True
         self.roofline: Roofline = calibrate(self._measurer, store, self._prefix, deadline)
         self.recorded: dict[Kernel, Measurement] = {}
@@ -150,11 +150,9 @@ class Latency:
         """The cached price, else a measurement, else the roofline where measuring is impossible."""
         price = self.known(kernel)
         if price is None:
-            takes = _LEAST_RUNS * self.bound(kernel) / 1e6
-            in_time = time.monotonic() + takes < self.deadline and not self.is_cut_short()
+            in_time = self._can_be_measured_now(kernel)
             measurement = self._measurer.measure(kernel, self._of_form) if in_time else None
-            self._times[kernel] += measurement is not None
-            price = self._analytic(kernel) if measurement is None else self._recorded(kernel, measurement)
+            price = self._fallback(kernel) if measurement is None else self._recorded(kernel, measurement)
             self._prices[kernel] = price
         elif kernel in self._fresh:
             self._fresh[kernel] += 1
@@ -168,7 +166,7 @@ class Latency:
         left = _SECOND_LOOK * sum(shares.values())
         is_changed = False
         for kernel in sorted(shares, key=lambda kernel: -shares[kernel]):
-            if time.monotonic() >= self.deadline or left <= 0 or self.is_cut_short():
+            if not self._can_be_measured_now(kernel) or left <= 0:
                 break
             left -= shares[kernel]
             is_changed |= self._measured_again(kernel)
@@ -176,44 +174,53 @@ class Latency:
         return is_changed
 
     def confirm(self, kernels: Iterable[Kernel], may_go_on: Callable[[], bool] = lambda: True) -> bool:
-        """Measures kernels again that decide something, the most expensive first, none more than three times,
-        and keeps the minimum: the machine may have been slower at one time than at another. Whether a price
-        changed."""
+        """Measures kernels again that decide something, the most expensive first, and keeps the minimum: the
+        machine may have been slower at one time than at another. None is measured again more than twice.
+        Whether a price changed."""
         known = {kernel: self.price(kernel).cost for kernel in kernels}
         is_changed = False
         for kernel in sorted(known, key=lambda kernel: -known[kernel]):
-            if time.monotonic() >= self.deadline or self.is_cut_short() or not may_go_on():
+            if not may_go_on():
                 break
-            if self._times[kernel] < _MOST_MEASUREMENTS and self._measurer.is_measurable(kernel):
+            is_often = self._repeats[self._same(kernel)] >= _MOST_REPEATS
+            if not is_often and self._measurer.is_measurable(kernel) and self._can_be_measured_now(kernel):
                 is_changed |= self._measured_again(kernel)
         return is_changed
 
+    def _can_be_measured_now(self, kernel: Kernel) -> bool:
+        """Whether the time that is left allows for the least number of runs."""
+        takes = _LEAST_RUNS * self.bound(kernel) / 1e6
+        return time.monotonic() + takes < self.deadline and not self.is_cut_short()
+
+    def _same(self, kernel: Kernel) -> Kernel | str:
+        """The form in which the kernel is executed, if it was measured here, or the kernel itself."""
+        return (self.recorded[kernel].form if kernel in self.recorded else "") or kernel
+
     def _measured_again(self, kernel: Kernel) -> bool:
-        """Whether another measurement of a kernel lowered its price."""
-        self._times[kernel] += 1
+        """Whether another measurement of a kernel lowered its price, or gave it one."""
         known, measurement = self._measurement(kernel), self._measurer.measure(kernel)
-        if known is None or measurement is None or _own(measurement) >= _own(known):
+        self._repeats[self._same(kernel)] += 1
+        if measurement is None or (known is not None and _own(measurement) >= _own(known)):
             return False
         for other in self._alike(kernel, measurement):
             self._prices[other] = self._recorded(other, measurement)
         return True
 
     def _measurement(self, kernel: Kernel) -> Measurement | None:
-        """What was measured here, or else is stored."""
-        stored = (
-            None if is_free(kernel) else stored_measurement(self._store, self._prefix + kernel.fingerprint)
-        )
-        return self.recorded.get(kernel, stored)
+        """What was measured here, or else is stored and used."""
+        if kernel in self.recorded or is_free(kernel) or not self._uses_stored:
+            return self.recorded.get(kernel)
+        return stored_measurement(self._store, self._prefix + kernel.fingerprint)
 
     def check_stored(self, kernels: Iterable[Kernel]) -> None:
         """Measures some of the kernels whose price is from the store: those that account for most of the
-        cost. If they were measured while other processes used the machine, no stored price is used any more.
-        """
+        cost. If they were measured while other processes used the machine, a stored price is used only where
+        no time is left to measure."""
         counts = Counter(kernel for kernel in kernels if kernel not in self.recorded)
         costs = {kernel: count * self.price(kernel).cost for kernel, count in counts.items()}
         before = now = 0.0
         for kernel in sorted(costs, key=lambda kernel: -costs[kernel])[:_SAMPLE]:
-            if time.monotonic() < self.deadline and self._measurer.is_measurable(kernel):
+            if self._measurer.is_measurable(kernel) and self._can_be_measured_now(kernel):
                 before += costs[kernel]
                 self._measured_again(kernel)
                 now += counts[kernel] * self.price(kernel).cost
@@ -221,6 +228,8 @@ class Latency:
             self._uses_stored = False
             self._prices = {kernel: self._prices[kernel] for kernel in self.recorded}
             self._slowness.clear()
+            for kernel, price in self._prices.items():
+                self._learn(kernel, price)
 
     def _of_form(self, form: str) -> Measurement | None:
         """What was measured of a kernel that is executed in the same form."""
@@ -260,6 +269,10 @@ class Latency:
         if not is_free(kernel):
             for kind in (_kind(kernel), _ANY):
                 insort(self._slowness.setdefault(kind, []), price.cost / self.roofline.microseconds(kernel))
+
+    def _fallback(self, kernel: Kernel) -> Price:
+        """The price of a kernel that is not measured: one that is stored and not trusted, or the roofline."""
+        return stored_price(self._store, self._prefix + kernel.fingerprint) or self._analytic(kernel)
 
     def _analytic(self, kernel: Kernel) -> Price:
         return Price(rounded(self.roofline.microseconds(kernel)))

@@ -210,8 +210,8 @@ class MeasuredTrial(Trial[PricedVariant]):
     def _searched(
         self, start: GraphCost, searching: SearchTime, distrusted: Container[str] = ()
     ) -> tuple[GraphCost, SearchResult]:
-        """The initial graph and the result of a search without some of the rules, both at prices of which
-        those that decided were measured twice."""
+        """The initial graph and the result of a search without some of the rules, both at present
+        prices: those that decided were measured again."""
         request, options = self._request, self._request.options
 
         def forward(progress: Progress) -> None:

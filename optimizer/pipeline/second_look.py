@@ -1,6 +1,6 @@
 """Measure the prices that decided a search again, and remove steps that gain nothing at the new prices.
 
-A search compares hundreds of kernels, each measured once, and prefers the graph next to one whose measurement
+A search compares hundreds of kernels, most measured once, and prefers the graph next to one whose measurement
 another process disturbed. Only the kernels that the steps of its result removed or made are measured again.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from superopt.optimizer.cost import GraphCost, Kernel, Latency, Price
-from superopt.optimizer.search import MAX_STEPS, Shortened, minimised, recorded, with_steps
+from superopt.optimizer.search import MAX_STEPS, Shortened, differing, minimised, recorded, with_steps
 from superopt.rewriting import Substitution
 
 
@@ -43,18 +43,21 @@ def at_second_look(
     rules: Iterable[Substitution],
     may_go_on: Callable[[], bool] = lambda: True,
 ) -> tuple[GraphCost, Shortened]:
-    """The initial graph and the result of a search, priced again, without steps that gain nothing; the same
-    ones where no price changed, or the trace is longer than ``MAX_STEPS``. ``may_go_on`` is checked between
-    measurements, and between attempts to remove a step."""
+    """The initial graph and the result of a search at present prices, without steps that gain nothing. A
+    trace longer than ``MAX_STEPS`` stays as it is. ``may_go_on`` is checked between measurements, and between
+    attempts to remove a step."""
     objective = start.objective
-    if not isinstance(objective, Latency) or not 0 < len(found.trace) <= MAX_STEPS:
+    if not isinstance(objective, Latency):
         return start, found
+    if not 0 < len(found.trace) <= MAX_STEPS:
+        return start.refreshed(), Shortened(found.cost.refreshed(), found.trace)
     known = tuple(rules)
     records = recorded(start.graph, found.trace, known)
     asked = _Asked(objective)
     with_steps(replace(start, objective=asked), records, range(len(records)))
-    is_changed, again = objective.confirm(asked.kernels, may_go_on), start.refreshed()
-    if not is_changed and again.total == start.total:
-        return start, found
+    objective.confirm(asked.kernels | differing(start, found.cost), may_go_on)
+    again = start.refreshed()
     repriced = Shortened(*with_steps(again, records, range(len(records))))
+    if (again.total, repriced.trace) == (start.total, found.trace):
+        return start, found
     return again, minimised(again, repriced, known, may_go_on)

@@ -1,7 +1,7 @@
 """Search for cheaper equivalent graphs, and replay of recorded traces."""
 
 from superopt.optimizer.search.accuracy import error_of, more_accurate
-from superopt.optimizer.search.confirmation import confirmed
+from superopt.optimizer.search.confirmation import differing
 from superopt.optimizer.search.families import Families, Family
 from superopt.optimizer.search.minimise import MAX_STEPS, Shortened, minimised
 from superopt.optimizer.search.protocol import (
@@ -47,7 +47,7 @@ __all__ = [
     "StoppedBy",
     "TraceStep",
     "Watch",
-    "confirmed",
+    "differing",
     "error_of",
     "minimised",
     "more_accurate",

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from superopt.optimizer.cost.graph_cost import GraphCost
+from superopt.optimizer.cost.kernel import Kernel
 from superopt.optimizer.cost.objective import Confirming
 
 
@@ -13,11 +14,16 @@ def confirmed(
     start: GraphCost, best: GraphCost, may_go_on: Callable[[], bool] = lambda: True
 ) -> tuple[GraphCost, GraphCost]:
     """Two graphs at their present prices, after the kernels in which they differ were measured again; the
-    same ones where no price changed or none is measured."""
+    same ones where that changed no price."""
     objective = start.objective
     if not isinstance(objective, Confirming):
         return start, best
-    ours, theirs = (Counter(group.kernel for group in cost.groups) for cost in (start, best))
-    if not objective.confirm([*(ours - theirs), *(theirs - ours)], may_go_on):
+    if not objective.confirm(differing(start, best), may_go_on):
         return start, best
     return start.refreshed(), best.refreshed()
+
+
+def differing(first: GraphCost, second: GraphCost) -> set[Kernel]:
+    """The kernels of which one graph has more than the other."""
+    ours, theirs = (Counter(group.kernel for group in cost.groups) for cost in (first, second))
+    return {*(ours - theirs), *(theirs - ours)}

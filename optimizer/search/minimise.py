@@ -22,7 +22,8 @@ from superopt.rewriting import Substitution
 
 MAX_STEPS = 500
 _SHORT = 32
-"""Number of steps of a component up to which the removal of each is tried: its time is quadratic in them."""
+"""Number of steps of a component up to which the removal of each is tried; of a longer one, that of those which
+may gain nothing: the time is quadratic in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +121,10 @@ def kept_of(
                 continue
             rest = [i for i in needed if i != index]
             total, applied = cost_with(start, records, rest)
-            noise = _noise_of_step(after, records[index])
-            if total > least and (total > least + noise or _adds(start, records, needed, rest)):
+            if total > least and not (
+                _is_lateral(records[index].match.substitution)
+                and _is_within_noise(graph_with(start, records, needed), graph_with(start, records, rest))
+            ):
                 continue
             dearer += max(0.0, total - least)
             needed, least, is_shorter = list(applied), total, True
@@ -150,22 +153,22 @@ def _reorders(rules: Iterable[Substitution]) -> bool:
     return not any(balance.values())
 
 
-def _noise_of_step(after: GraphCost, step: Recorded) -> float:
-    """The noise of the prices of what a step made; none if it may have left fewer operators."""
-    if not isinstance(after.objective, Measuring) or not _is_lateral(step.match.substitution):
-        return 0.0
-    return after.objective.noise * after.price_of(step.made)
+def _is_within_noise(with_step: GraphCost, without: GraphCost) -> bool:
+    """Whether a graph is dearer without a step by no more than the noise of the prices of what the step
+    changed, and does not execute more operators."""
+    objective = with_step.objective
+    if not isinstance(objective, Measuring) or len(without.owner) > len(with_step.owner):
+        return False
+    made = Counter(group.kernel for group in with_step.groups) - Counter(
+        group.kernel for group in without.groups
+    )
+    price = sum(count * objective.price(kernel).cost for kernel, count in made.items())
+    return without.total - with_step.total <= objective.noise * price
 
 
 def _is_lateral(rule: Substitution) -> bool:
     """Whether the rule has no fewer operators in the target than in the source."""
     return len(set(applications(*rule.target))) >= len(set(applications(*rule.source)))
-
-
-def _adds(start: GraphCost, records: Sequence[Recorded], needed: Sequence[int], rest: Sequence[int]) -> bool:
-    """Whether more operators run if only the rest of the steps is taken."""
-    with_it, without_it = (graph_with(start, records, steps) for steps in (needed, rest))
-    return len(without_it.owner) > len(with_it.owner)
 
 
 def removable(

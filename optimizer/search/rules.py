@@ -11,6 +11,7 @@ from superopt.ir.graph import Graph, NodeId, Value
 from superopt.ir.terms import Application, Term, applications, variables
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.base import OPERATORS
+from superopt.ops.traits import ALIASES
 from superopt.optimizer.search.net import Net
 from superopt.rewriting import Bundle, Match, Rewrite, Substitution, find_matches
 
@@ -166,8 +167,8 @@ class RuleSet:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Possible first roots of new matches: for rules with one output, with the number of edges to the change,
-    which is less than the height of a rule that matches there; and for rules with several."""
+    """Possible first roots of new matches: for rules with one output, with their distance from the change, up
+    to which a rule must reach; and for rules with several."""
 
     single: Mapping[NodeId, int]
     several: frozenset[NodeId]
@@ -251,20 +252,32 @@ def _height(term: Term) -> int:
 
 
 def _distances(graph: Graph, nodes: Iterable[NodeId], steps: int) -> dict[NodeId, int]:
-    """The nodes and what reads them, up to a number of edges away, with that number."""
-    found = dict.fromkeys(nodes, 0)
-    frontier: Iterable[NodeId] = tuple(found)
-    for distance in range(1, steps + 1):
-        reached = {user for node in frontier for user in graph.users(node)} - found.keys()
-        found.update(dict.fromkeys(reached, distance))
-        frontier = reached
+    """The nodes and what reads them, up to a number of edges away, with that number. Numbers of a rule match
+    through nodes that rename or repeat a tensor, so these count for nothing."""
+    found: dict[NodeId, int] = {}
+    frontier = set(nodes)
+    for distance in range(steps + 1):
+        found.update(dict.fromkeys(frontier, distance))
+        near = frontier
+        while near := {user for user in _readers(graph, near) if _is_alias(graph, user)} - found.keys():
+            found.update(dict.fromkeys(near, distance))
+            frontier = frontier | near
+        frontier = _readers(graph, frontier) - found.keys()
     return found
+
+
+def _readers(graph: Graph, nodes: Iterable[NodeId]) -> set[NodeId]:
+    return {user for node in nodes for user in graph.users(node)}
+
+
+def _is_alias(graph: Graph, node: NodeId) -> bool:
+    return graph.nodes[node].operator.name in ALIASES
 
 
 def _extend_down(graph: Graph, nodes: set[NodeId], steps: int) -> None:
     frontier = set(nodes)
     for _ in range(steps):
-        frontier = {user for node in frontier for user in graph.users(node)} - nodes
+        frontier = _readers(graph, frontier) - nodes
         nodes |= frontier
 
 

@@ -53,11 +53,13 @@ class SearchStatistics:
         """Measures again what distinguishes the best graph from the first; whether it is better still. If it
         is not, the first is the best."""
         some = self.part(None, lambda progress: progress.best_cost, _SHARE_OF_CONFIRMATION)
-        self.start, self.best = confirmed(self.start, self.best, some.may_go_on)
-        if self.best.total < self.start.total:
-            return True
-        self.best = self.start
-        return False
+        known = self.best.total
+        self.start, best = confirmed(self.start, self.best, some.may_go_on)
+        is_better = best.total < self.start.total
+        self.best = best if is_better else self.start
+        if self.best.total != known:
+            self._curve.append((self._watch.seconds, self.best.total))
+        return is_better
 
     def part(self, patience: int | None, best_of: Callable[[Progress], float], share: float = 1.0) -> Watch:
         """A watch for a part of this search, with its own patience and a share of the remaining time;

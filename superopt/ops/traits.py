@@ -30,8 +30,8 @@ def traits(name: str) -> type[Operator]:
 
 
 def sums_products(name: str) -> bool:
-    """Whether the operator is a product of matrices, or of an image and a kernel, as transposed convolutions
-    and gradients of convolutions are."""
+    """Whether the operator is a product of matrices, or of an image and a kernel, which is not its first
+    operand: a convolution or a transposed one."""
     own = traits(name)
     return own.product is not None or bool(own.kernel_input)
 

@@ -118,6 +118,13 @@ CASES = (
         [integers("s", 1, 4, 6, 6)],
     ),
     Case(
+        "repeated for a comparison, which as its parts is another for NaN",
+        [node("Sqrt", "x", "r"), node("ReduceMax", "x", "m", axes=[3]), node("Expand", "m s", "e"),
+         node("GreaterOrEqual", "r e", "g"), node("Cast", "g", "y", to=TensorProto.FLOAT)],
+        "r = Sqrt(x)|m = ReduceMax(x)|e = Expand(m, s)|g = GreaterOrEqual(r, e)|y = Cast(g)",
+        [integers("s", 1, 4, 6, 6)],
+    ),
+    Case(
         "nothing",
         [node("Conv", "x w", "a"), node("Relu", "a", "y")],
         "a = Conv(x, w)|y = Relu(a)",

@@ -10,9 +10,9 @@ from superopt.ir import Graph
 from superopt.ops.activation import Erf, Relu, Sigmoid
 from superopt.ops.affine import Affine, BiasAdd, ChannelScale
 from superopt.ops.convolution import Conv
-from superopt.ops.elementwise import Add, Identity, Multiply, Scale
+from superopt.ops.elementwise import Add, Identity, Multiply, Scale, Subtract
 from superopt.ops.matrix import Matmul
-from superopt.ops.shape import Concat
+from superopt.ops.shape import Broadcast, Concat, Reshape
 from superopt.optimizer.cost import Flops, GraphCost, Kernel, PeakMemory, Price, Sizes, Traffic
 from superopt.optimizer.cost.objective import Objective
 from superopt.optimizer.search.rules import RuleSet
@@ -183,3 +183,23 @@ def test_another_operator_on_the_same_operands_is_another_graph(equation: str) -
     candidate = start.after(start.found[0].match, rewrite)
     assert candidate is not None
     assert candidate.digest.fingerprint != start.digest.fingerprint
+
+
+def test_a_number_is_found_again_behind_what_repeats_it() -> None:
+    """The sum is three edges from the change, farther than its rule is high; a higher rule is known, too."""
+    b = Builder()
+    v, x = b.input("v", 4, 6), b.input("x", 2, 3, 1)
+    zeros = b.add(Broadcast((4, 6)), b.add(Reshape((6,)), b.add(Subtract(), x, x)))
+    graph = b.graph(b.add(Add(), v, zeros))
+    higher = "relu(relu(relu(relu(x)))) => relu(x)"
+    cancelled, dropped, _ = known = rules("sub(x, x) => full[value=0]", "add(x, full[value=0]) => x", higher)
+    state = State.start(GraphCost.of(graph, Traffic(), Sizes(graph, {})))
+    state.find(RuleSet(known))
+    (first,) = [o.match for o in state.found if o.match.substitution is cancelled]
+    rewrite = state.rewritten(first)
+    assert rewrite is not None
+    after = state.after(first, rewrite)
+    assert after is not None
+    again = after.build()
+    again.find(RuleSet(known))
+    assert dropped in [o.match.substitution for o in again.found]

@@ -68,6 +68,43 @@ def test_a_pair_is_applied_wherever_it_gains(count: int) -> None:
     assert run(Lookahead(), found.best.graph).trace == ()
 
 
+class Unmeasured(Adding):
+    """Enlarging what a convolution computes turns out to be dear when it is priced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.priced: set[Kernel] = set()
+
+    def known(self, kernel: Kernel) -> Price | None:
+        return super().known(kernel) if not is_made(kernel) or kernel in self.priced else None
+
+    def bound(self, kernel: Kernel) -> float:
+        return 0.0 if is_made(kernel) else super().known(kernel).cost
+
+    def expected(self, kernel: Kernel) -> float:
+        return super().known(kernel).cost
+
+    def price(self, kernel: Kernel) -> Price:
+        self.priced.add(kernel)
+        return Price(50_000.0) if is_made(kernel) else super().known(kernel)
+
+
+def is_made(kernel: Kernel) -> bool:
+    """Whether the kernel enlarges an image of the 32 channels that a convolution makes."""
+    first = kernel.steps[0]
+    return isinstance(first.operator, LinearUpsample) and kernel.sources[0].type.shape[1] == 32
+
+
+def test_a_pair_that_turns_out_to_lose_is_not_applied() -> None:
+    graph = heads(2)
+    start = GraphCost.of(graph, Unmeasured(), Sizes(graph, {}))
+    watch = Watch(SearchLimits(deadline=time.monotonic() + 60))
+    found = Lookahead().run(start, RuleSet(KNOWN), watch)
+    assert (found.trace, found.best.total, found.stopped_by) == ((), start.total, "exhausted")
+    assert found.candidates, "it was priced"
+    assert max(cost for _, cost in found.curve) == start.total
+
+
 def test_equal_blocks_are_continued_once() -> None:
     """Beyond the first, a block costs the two steps that are applied, not the search for them."""
     few, many = (run(Lookahead(), heads(count)).candidates for count in (2, 6))

@@ -274,6 +274,24 @@ def test_a_step_that_exchanges_an_operator_has_to_gain_more_than_noise(maximum: 
     assert minimised(start, found, known).trace == found.trace[:steps]
 
 
+def test_what_reads_a_step_is_not_its_noise() -> None:
+    """The product that reads the maximum costs a hundred times as much as it gains."""
+    b = Builder()
+    y = b.add(Relu(), b.add(Relu(), b.input("x", 8, 8)))
+    graph = b.graph(b.add(Matmul(), y, b.weight(8, 8)))
+    known = rules(IDEMPOTENT, "relu(x) => maximum(x, full[value=0])")
+
+    class WithProduct(OfMaximum):
+        def price(self, kernel: Kernel) -> Price:
+            product = sum(isinstance(step.operator, Matmul) for step in kernel.steps)
+            return Price(1000.0 * product + (0.0 if product else super().price(kernel).cost))
+
+    start = GraphCost.of(graph, WithProduct(90.0), Sizes(graph, {}))
+    found = walk(start, known)
+    assert found.cost.total == 1090.0
+    assert minimised(start, found, known).trace == found.trace
+
+
 def test_a_long_trace_is_rid_of_what_undoes_itself() -> None:
     """Forty steps depend on each other; those that lowered the cost stay without a trial."""
     b = Builder()

@@ -126,3 +126,17 @@ def test_the_parts_of_a_search_see_one_machine(monkeypatch: pytest.MonkeyPatch) 
     found = search_named("auto").run(start, RuleSet(swapped), watch)
     assert found.trace == ()
     assert found.best.total == start.refreshed().total
+
+
+def test_stored_prices_of_a_disturbed_time_are_used_where_no_time_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, store, graph = Clocked(monkeypatch), MemoryCostStore(), products(20)
+    clock.slowness = 1.5
+    before = GraphCost.of(graph, Latency(store, threads=1), Sizes(graph, {}))
+    clock.slowness = 1.0
+    objective = Latency(store, threads=1)
+    stored = GraphCost.of(graph, objective, Sizes(graph, {}))
+    objective.check_stored(group.kernel for group in stored.groups)
+    objective.deadline = time.monotonic()
+    assert before.total / 1.5 < stored.refreshed().total < before.total

@@ -20,7 +20,6 @@ from superopt.optimizer.search.strategies.promises import Promises
 _NOTICEABLE = 2e-4
 """Share of the cost of the graph that a rewrite must promise and gain."""
 
-
 _BATCH = 32
 """Number of rewrites priced before those that pay are applied."""
 

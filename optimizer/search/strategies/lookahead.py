@@ -70,12 +70,10 @@ class _Run:
         """The graph after all paying pairs; the same where none pays."""
         current = state
         firsts = iter(self._firsts(state))
-        while batch := list(islice(firsts, _BATCH)):
+        while self._statistics.interruption() is None and (batch := list(islice(firsts, _BATCH))):
             pairs = [pair for first in batch for pair in self._pairs(state, first)]
             for pair in sorted(pairs, key=lambda pair: -pair.promise):
                 current = self._applied(current, pair)
-            if not self._statistics.may_go_on():
-                break
         if current is not state:
             current.rebase(state)
         return current
@@ -121,8 +119,9 @@ class _Run:
         for match in self._seconds(middle):
             rewrite = middle.rewritten(match)
             update = None if rewrite is None else middle.cost.after(rewrite, state.cost.total - least)
-            if update is not None:
-                rule, gain = self._rules.position(match.substitution), state.cost.total - update.total
+            gain = 0.0 if update is None else state.cost.total - update.total
+            if gain > least:
+                rule = self._rules.position(match.substitution)
                 promises[rule] = max(gain, promises.get(rule, gain))
         for rule, gain in promises.items():
             yield _Pair(first, self._rules.substitutions[rule], gain)
@@ -142,7 +141,9 @@ class _Run:
                 self._statistics.count()
                 rewrite = middle.rewritten(other)
                 after = None if rewrite is None else middle.after(other, rewrite, state.cost.total - least)
-                if after is not None and is_worth_it(middle.cost, other, after.cost.total):
+                if after is None or state.cost.total - after.cost.total <= least:
+                    continue
+                if is_worth_it(middle.cost, other, after.cost.total):
                     return after.build()
         return None
 

@@ -247,9 +247,9 @@ def can_be_even(substitution: Substitution) -> bool:
 
 
 def _foldings(substitution: Substitution) -> Iterator[frozenset[str]]:
-    """All sets of its variables."""
+    """All sets of its variables but the whole: something runs."""
     names = variables(*substitution.source)
-    for count in range(len(names) + 1):
+    for count in range(max(len(names), 1)):
         yield from map(frozenset, itertools.combinations(names, count))
 
 

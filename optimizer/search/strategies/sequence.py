@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 from superopt.optimizer.cost.graph_cost import GraphCost
@@ -64,7 +64,8 @@ class Sequence:
                 trace = [*([] if stage.anew else trace), *result.trace]
                 gaining += 1
                 if not statistics.confirm():
-                    trace = []
+                    trace, result = [], replace(result, trace=())
+                result = replace(result, best=statistics.best)
             stopped_by = statistics.interruption()
             stage = _next(course, result) if stopped_by is None else None
         found = statistics.shortened(trace) if gaining > 1 else Shortened(statistics.best, tuple(trace))
