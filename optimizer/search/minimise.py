@@ -22,8 +22,8 @@ from superopt.rewriting import Substitution
 
 MAX_STEPS = 500
 _SHORT = 32
-"""Number of steps of a component up to which the removal of each is tried; of a longer one, that of those which
-may gain nothing: the time is quadratic in them."""
+"""Number of steps of a component up to which the removal of each is tried; in a longer one only of those that
+may gain nothing, since its time is quadratic in them."""
 
 
 @dataclass(frozen=True, slots=True)
