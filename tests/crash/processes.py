@@ -55,7 +55,8 @@ def start_worker(url: str, changed: Settings, edge: Edge | None = None) -> BaseP
 
 def start_racers(url: str, names: Sequence[str], ready: Path) -> list[BaseProcess]:
     """Processes that claim jobs and end them, as fast as they can, until none waits. None begins before all
-    have opened the database, which they tell each other by files in the directory ``ready``."""
+    have opened the database, and none ends its first job before all have one, which they tell each other by
+    files in the directory ``ready``."""
     return [_started(_race, url, name, ready, len(names)) for name in names]
 
 
@@ -107,13 +108,21 @@ def _race(url: str, name: str, ready: Path, racers: int) -> None:
         blob = database.blobs.put_bytes(name.encode())
         result = JobFile(JobRole.RESULT, name, blob.sha256, blob.bytes)
         queue = database.queue(name)
-        (ready / name).touch()
-        until = time.monotonic() + 60
-        while len(list(ready.iterdir())) < racers and time.monotonic() < until:
-            time.sleep(0.001)
-        while (lease := queue.claim()) is not None or database.jobs.counts()[JobState.QUEUED]:
+        _meet(ready, name, racers)
+        lease = queue.claim()
+        _meet(ready, f"{name} has a job", 2 * racers)
+        while lease is not None or database.jobs.counts()[JobState.QUEUED]:
             if lease is not None:
                 queue.succeed(lease, [result])
+            lease = queue.claim()
+
+
+def _meet(place: Path, name: str, count: int) -> None:
+    """Returns when so many files were put there, this one among them."""
+    (place / name).touch()
+    until = time.monotonic() + 60
+    while len(list(place.iterdir())) < count and time.monotonic() < until:
+        time.sleep(0.001)
 
 
 def _serve(url: str, changed: Settings, edge: Edge | None, port: int) -> None:

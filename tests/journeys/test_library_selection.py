@@ -85,12 +85,13 @@ def test_the_graphs_on_which_a_search_used_a_rule_are_named() -> None:
 
 
 def test_a_rule_without_which_a_search_finds_less_ships_although_others_give_it() -> None:
-    """The way over a product of square matrices costs more than both ends, and takes one more step."""
+    """The way over products of square matrices costs more than both ends, and takes two more steps."""
     up = "add(mul(x, y), mul(x, z)) => matmul(x, add(y, z))"
-    down = "matmul(x, add(y, z)) => mul(x, add(y, z))"
+    turned = "matmul(x, add(y, z)) => matmul(add(y, z), x)"
+    down = "matmul(add(y, z), x) => mul(x, add(y, z))"
     at_once = "add(mul(x, y), mul(x, z)) => mul(x, add(y, z)) where rank(x) = 2, dim(x, 0) = dim(x, 1)"
-    assert not chosen(up, down, at_once)[at_once].ships
-    made = chosen(up, down, at_once, names=("x y + x z",), candidates=16)
+    assert not chosen(up, turned, down, at_once)[at_once].ships
+    made = chosen(up, turned, down, at_once, names=("x y + x z",), candidates=16)
     assert made[at_once] == Selection(ships=True, why="a search uses it: x y + x z")
 
 
