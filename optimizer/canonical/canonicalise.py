@@ -168,8 +168,10 @@ class _Pass:
         """Repeated tensors that are read only beside one of full size, element by element: ONNX repeats them
         there without storing the result. They and their readers are each an ONNX node of one operator, so
         that these stay what they are."""
-        graph = self._editor.build()
         alone = {group.nodes[0] for group in self._lifted.groups.values() if len(group.nodes) == 1}
+        if not any(traits(self._graph[node].operator.name).repeats for node in alone):
+            return
+        graph = self._editor.build()
         alone = (alone & graph.nodes.keys()).difference(self._dead())
         for node_id in sorted(alone):
             node = graph[node_id]

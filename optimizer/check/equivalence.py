@@ -26,7 +26,8 @@ from superopt.optimizer.check.inputs import InputPlan
 from superopt.optimizer.check.judging import Evidence, Judge
 from superopt.optimizer.check.sampling import Sample, Sampling, draw_samples, has_finite, outputs_vary
 from superopt.optimizer.check.steps import carried_states, differing_changes, with_changes
-from superopt.optimizer.cost.runtime.session import Array, LoadedModel, Port, RuntimeRefusedError
+from superopt.optimizer.cost.runtime.ports import Port
+from superopt.optimizer.cost.runtime.session import Array, LoadedModel, RuntimeRefusedError
 
 _REPEAT_SHARE = 0.1
 """Maximum difference between two runs of one model, as a share of the floor."""

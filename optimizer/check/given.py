@@ -12,7 +12,8 @@ import numpy as np
 from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.onnx_io.changes.freezing import unknown_dimension
 from superopt.onnx_io.files.source import SourceModel
-from superopt.optimizer.cost.runtime.session import Array, Port
+from superopt.optimizer.cost.runtime.ports import Port
+from superopt.optimizer.cost.runtime.session import Array
 
 _SHOWN = 12
 """Number of names listed in a message; dimensions of inputs come first."""

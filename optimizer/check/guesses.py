@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from superopt.optimizer.check.reading import image_axes
-from superopt.optimizer.cost.runtime.session import Port
+from superopt.optimizer.cost.runtime.ports import Port
 
 _VARIATIONS = 2
 """Number of additional sets of sizes, in which guessed dimensions differ from the first."""

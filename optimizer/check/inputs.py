@@ -20,7 +20,8 @@ from superopt.onnx_io.readers import Reader, readers_by_tensor
 from superopt.optimizer.check.guesses import OpenDimension, open_dimensions, sizes_to_try, varied
 from superopt.optimizer.check.reading import Reading
 from superopt.optimizer.check.roles import Role, State
-from superopt.optimizer.cost.runtime.session import Array, Port
+from superopt.optimizer.cost.runtime.ports import Port
+from superopt.optimizer.cost.runtime.session import Array
 
 Generator: TypeAlias = np.random.Generator
 

@@ -28,7 +28,8 @@ from superopt.optimizer.check.roles import (
     Uniform,
     role_of_type,
 )
-from superopt.optimizer.cost.runtime.session import Array, Port
+from superopt.optimizer.cost.runtime.ports import Port
+from superopt.optimizer.cost.runtime.session import Array
 
 _CARRIERS = frozenset(
     ("Cast", "Concat", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Tile")

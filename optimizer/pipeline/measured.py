@@ -22,7 +22,8 @@ from superopt.optimizer.cost import (
     device_name,
     objective_of,
 )
-from superopt.optimizer.cost.runtime.session import Provider, misdeclared
+from superopt.optimizer.cost.runtime.ports import misdeclared
+from superopt.optimizer.cost.runtime.session import Provider
 from superopt.optimizer.explanation import Explanation, Findings, explain
 from superopt.optimizer.pipeline.decision import Decision
 from superopt.optimizer.pipeline.judge import Equality, NotRunError, Trial, UnchangedError
@@ -234,10 +235,10 @@ class MeasuredTrial(Trial[PricedVariant]):
         watch = Watch(limits, request.cancel, forward, is_over=lambda: searching.is_over)
         result = search_named(options.search).run(start, RuleSet(rules, self._prepared.protected), watch)
         found = Shortened(result.best, result.trace)
-        start, found = at_second_look(start, found, rules, is_in_time)
-        if result.stopped_by == "budget":
-            found = minimised(start, found, rules, is_in_time)
-        chosen = more_accurate(start, found, rules, is_in_time)
+        start, priced = at_second_look(start, found, rules, is_in_time)
+        if priced is found and result.stopped_by == "budget":
+            priced = minimised(start, found, rules, is_in_time)
+        chosen = more_accurate(start, priced, rules, is_in_time)
         return start, replace(result, best=chosen.cost, trace=chosen.trace)
 
     def _variant(self, start: GraphCost, result: SearchResult) -> PricedVariant:

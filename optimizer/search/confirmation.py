@@ -25,5 +25,10 @@ def confirmed(
 
 def differing(first: GraphCost, second: GraphCost) -> set[Kernel]:
     """The kernels of which one graph has more than the other."""
+    return {*surplus(first, second), *surplus(second, first)}
+
+
+def surplus(first: GraphCost, second: GraphCost) -> Counter[Kernel]:
+    """The kernels of which the first graph has more than the second, and how many more."""
     ours, theirs = (Counter(group.kernel for group in cost.groups) for cost in (first, second))
-    return {*(ours - theirs), *(theirs - ours)}
+    return ours - theirs

@@ -16,7 +16,8 @@ from superopt.ir.graph import NodeId
 from superopt.ir.terms import applications
 from superopt.optimizer.cost.graph_cost import GraphCost
 from superopt.optimizer.cost.objective import Measuring
-from superopt.optimizer.search.recording import Recorded, cost_with, graph_with
+from superopt.optimizer.search.confirmation import surplus
+from superopt.optimizer.search.recording import Recorded, graph_with
 from superopt.optimizer.search.trace import TraceStep, recorded, with_steps
 from superopt.rewriting import Substitution
 
@@ -105,13 +106,11 @@ def kept_of(
     may_go_on: Callable[[], bool],
 ) -> tuple[frozenset[int], float]:
     """The steps of a component that its gain requires, and by how much the graph may be dearer with these
-    alone, within the noise of prices. Those to be tried are removed one at a time until none of
-    them can go."""
-    after = graph_with(start, records, component)
-    noise = noise_of(start, after, records, component)
-    if after.total >= start.total - noise:
+    alone, within the noise of prices. Those to be tried are removed one at a time, as long as one can go."""
+    current, applied = graph_with(start, records, component)
+    noise = noise_of(start, current, records, component)
+    if current.total >= start.total - noise:
         return frozenset(), noise
-    least, applied = cost_with(start, records, component)
     needed, dearer = list(applied), 0.0
     is_shorter = True
     while is_shorter:
@@ -119,15 +118,13 @@ def kept_of(
         for index in needed[::-1]:
             if index not in tried or index not in needed or not may_go_on():
                 continue
-            rest = [i for i in needed if i != index]
-            total, applied = cost_with(start, records, rest)
-            if total > least and not (
-                _is_lateral(records[index].match.substitution)
-                and _is_within_noise(graph_with(start, records, needed), graph_with(start, records, rest))
+            without, applied = graph_with(start, records, [i for i in needed if i != index])
+            is_idle = without.total <= current.total
+            if is_idle or (
+                _is_lateral(records[index].match.substitution) and _is_within_noise(current, without)
             ):
-                continue
-            dearer += max(0.0, total - least)
-            needed, least, is_shorter = list(applied), total, True
+                dearer += max(0.0, without.total - current.total)
+                needed, current, is_shorter = list(applied), without, True
     return frozenset(needed), dearer
 
 
@@ -159,9 +156,7 @@ def _is_within_noise(with_step: GraphCost, without: GraphCost) -> bool:
     objective = with_step.objective
     if not isinstance(objective, Measuring) or len(without.owner) > len(with_step.owner):
         return False
-    made = Counter(group.kernel for group in with_step.groups) - Counter(
-        group.kernel for group in without.groups
-    )
+    made = surplus(with_step, without)
     price = sum(count * objective.price(kernel).cost for kernel, count in made.items())
     return without.total - with_step.total <= objective.noise * price
 

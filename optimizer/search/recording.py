@@ -158,10 +158,12 @@ def cost_with(
     return (start if update is None else update).total, applied
 
 
-def graph_with(start: GraphCost, records: Sequence[Recorded], wanted: Sequence[int]) -> GraphCost:
-    """The graph after applying some of the steps, priced once as a whole."""
-    update, _ = _applied_at_once(start, records, wanted)
-    return start if update is None else update.build()
+def graph_with(
+    start: GraphCost, records: Sequence[Recorded], wanted: Sequence[int]
+) -> tuple[GraphCost, tuple[int, ...]]:
+    """The graph after applying some of the steps, priced once as a whole, and which of them applied."""
+    update, applied = _applied_at_once(start, records, wanted)
+    return start if update is None else update.build(), applied
 
 
 def _applied_at_once(

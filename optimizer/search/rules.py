@@ -185,14 +185,14 @@ class Region:
 
     def roots_of(self, rule: Substitution) -> frozenset[NodeId]:
         """The places for a rule."""
-        if len(rule.source) > 1:
-            return self.several
-        height = height_of(rule)
-        return frozenset(root for root, distance in self.single.items() if distance < height)
+        places = self.single if len(rule.source) == 1 else self.several
+        return frozenset(root for root in places if self._reaches(rule, root))
 
     def concerns(self, match: Match) -> bool:
         """Whether the match is found again when the region is searched."""
-        root, rule = match.outputs[0].node, match.substitution
+        return self._reaches(match.substitution, match.outputs[0].node)
+
+    def _reaches(self, rule: Substitution, root: NodeId) -> bool:
         if len(rule.source) > 1:
             return root in self.several
         return root in self.single and self.single[root] < height_of(rule)

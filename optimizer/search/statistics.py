@@ -10,8 +10,7 @@ from superopt.optimizer.search.confirmation import confirmed
 from superopt.optimizer.search.minimise import Shortened, minimised
 from superopt.optimizer.search.protocol import Progress, SearchResult, StoppedBy, Watch
 from superopt.optimizer.search.rules import RuleSet
-from superopt.optimizer.search.state import State
-from superopt.optimizer.search.trace import TraceStep, trace_of
+from superopt.optimizer.search.trace import TraceStep
 from superopt.rewriting import Match
 
 _SHARE_OF_CONFIRMATION = 0.04
@@ -105,18 +104,3 @@ class SearchStatistics:
 def matches_by_rule(matches: Iterable[Match]) -> Mapping[str, int]:
     """Number of matches of each rule, by its id."""
     return dict(Counter(match.substitution.rule_id for match in matches))
-
-
-def repeated(start: State, lower: Callable[[State], State], statistics: SearchStatistics) -> SearchResult:
-    """The result of a search that lowers the cost of a graph until ``lower`` returns the same one, or the
-    watch interrupts."""
-    state, stopped_by = start, None
-    while stopped_by is None:
-        below = lower(state)
-        stopped_by = statistics.interruption()
-        if below is state:
-            break
-        state = below
-    found = statistics.shortened(trace_of(state))
-    matched = matches_by_rule(opportunity.match for opportunity in start.found)
-    return statistics.result(found, stopped_by or "exhausted", matched)

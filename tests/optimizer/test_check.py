@@ -26,7 +26,8 @@ from superopt.optimizer.check import (
     plan_inputs,
 )
 from superopt.optimizer.check.roles import Integers, Mask
-from superopt.optimizer.cost.runtime.session import LoadedModel, Port, misdeclared
+from superopt.optimizer.cost.runtime.ports import Port, misdeclared
+from superopt.optimizer.cost.runtime.session import LoadedModel
 from tests.onnx_io.kit import graph, node, tensor, value, weight
 from tests.onnx_io.kit import model as small
 from tests.optimizer.graphs import Builder

@@ -10,7 +10,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from superopt.optimizer.cost.runtime.devices import (
 )
 from superopt.optimizer.cost.runtime.installation import BOTH_RUNTIMES, has_both_runtimes
 from superopt.optimizer.cost.runtime.memory_session import plan_in, realise
+from superopt.optimizer.cost.runtime.ports import ports_of
 from superopt.processes.garbage import trim
 
 try:
@@ -61,24 +62,6 @@ _FAILURES = (
 )
 """Exceptions of the runtime: they have no common base, and its Python layer raises built-in ones."""
 
-_DTYPES: Mapping[str, str] = {
-    "float": "float32",
-    "double": "float64",
-    "float16": "float16",
-    "int8": "int8",
-    "int16": "int16",
-    "int32": "int32",
-    "int64": "int64",
-    "uint8": "uint8",
-    "uint16": "uint16",
-    "uint32": "uint32",
-    "uint64": "uint64",
-    "bool": "bool",
-    "string": "object",
-    "complex64": "complex64",
-    "complex128": "complex128",
-}
-
 
 class Provider(enum.StrEnum):
     """Execution provider of the runtime."""
@@ -94,17 +77,6 @@ class Provider(enum.StrEnum):
 
 class RuntimeRefusedError(SuperoptError):
     """ONNX Runtime cannot load or run a model."""
-
-
-@dataclass(frozen=True, slots=True)
-class Port:
-    """An input or output of a loaded model. ``dtype`` is a numpy name, None for types without a numpy array;
-    dimensions are sizes, names, or None. The shape is meaningless where the model does not declare one."""
-
-    name: str
-    dtype: str | None
-    shape: tuple[int | str | None, ...]
-    has_shape: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +160,8 @@ class LoadedModel:
         if isinstance(model, Path):  # large, and loading it leaves a fifth of its size in freed blocks
             trim()
         _require(provider, self._session.get_providers())
-        self.inputs = tuple(_ports(self._session.get_inputs()))
-        self.outputs = tuple(_ports(self._session.get_outputs()))
+        self.inputs = tuple(ports_of(self._session.get_inputs()))
+        self.outputs = tuple(ports_of(self._session.get_outputs()))
 
     def run(self, feeds: Mapping[str, Array]) -> tuple[object, ...]:
         """All outputs: arrays, or the runtime's values for sequences and maps."""
@@ -338,23 +310,6 @@ class DeviceRun(BoundRun):
         return RunTime(taken, taken)
 
 
-def misdeclared(ports: Sequence[Port], outputs: Sequence[object]) -> tuple[str, ...]:
-    """Declared output shapes that a run contradicts; () may stand for an unknown rank."""
-    found: list[str] = []
-    for port, output in zip(ports, outputs, strict=True):
-        got = output.shape if isinstance(output, np.ndarray) else ()
-        fits = len(got) == len(port.shape) and all(
-            not isinstance(size, int) or size == own for size, own in zip(port.shape, got, strict=True)
-        )
-        if port.shape and not fits:
-            found.append(f"output {port.name!r} is declared as {_shown(port.shape)}, but is {_shown(got)}")
-    return tuple(found)
-
-
-def _shown(shape: Sequence[int | str | None]) -> str:
-    return f"[{', '.join('?' if size is None else str(size) for size in shape)}]"
-
-
 def _can_be_bound(feed: object) -> bool:
     return isinstance(feed, np.ndarray) and cast("Array", feed).dtype.kind not in "OUS"
 
@@ -364,14 +319,6 @@ def profiled_model(model: bytes, threads: int, without: Sequence[str] = ()) -> G
     """A model with kernel profiling enabled; profiles are written to a temporary directory."""
     with tempfile.TemporaryDirectory(prefix="superopt-profile-") as directory:
         yield LoadedModel(model, threads, Path(directory) / "run", without=without)
-
-
-def _ports(infos: Sequence[Any]) -> Iterator[Port]:
-    for info in infos:
-        text = str(info.type)
-        element = text.removeprefix("tensor(").removesuffix(")") if text.startswith("tensor(") else ""
-        shape = tuple(cast("Sequence[int | str | None]", info.shape)) if element else ()
-        yield Port(str(info.name), _DTYPES.get(element), shape)
 
 
 def _require(provider: Provider, present: Sequence[str]) -> None:

@@ -18,8 +18,7 @@ from superopt.optimizer.search.hiding import is_worth_it
 from superopt.optimizer.search.protocol import SearchResult, Watch
 from superopt.optimizer.search.rules import RuleSet
 from superopt.optimizer.search.state import Opportunity, State
-from superopt.optimizer.search.statistics import SearchStatistics, repeated
-from superopt.optimizer.search.strategies.promises import Promises
+from superopt.optimizer.search.strategies.greedy import GreedyRun
 from superopt.rewriting import Match, Substitution
 
 _NOTICEABLE = 2e-3
@@ -56,16 +55,7 @@ class Lookahead:
         return _Run(start, rules, watch).result()
 
 
-class _Run:
-    def __init__(self, start: GraphCost, rules: RuleSet, watch: Watch) -> None:
-        self._start = State.start(start)
-        self._rules = rules
-        self._statistics = SearchStatistics(start, rules, watch)
-        self._promises = Promises(start.objective)
-
-    def result(self) -> SearchResult:
-        return repeated(self._start, self._lower, self._statistics)
-
+class _Run(GreedyRun):
     def _lower(self, state: State) -> State:
         """The graph after all paying pairs; the same where none pays."""
         current = state
