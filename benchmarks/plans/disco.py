@@ -4,11 +4,12 @@
                                [--ablation]
 
 A row for each network and cluster: simulated microseconds of a training step under each rule, of DisCo's
-search as published and of ours; their gains over the best rule; the gain of full overlap (FO), with the
-kernels and collectives that our search found; DisCo's gain and that of FO in the paper; and the processor
-seconds that DisCo's search took, and ours. Networks are those of the paper but Reformer; a cluster is any
-known machine. ``--ablation`` leaves out the three methods one by one, in DisCo's search. ``--seconds`` is the
-most processor time of a search.
+search as published and of ours; their gains over the best rule; the gain of the least time that data flow
+permits with the kernels and collectives that our search found (bound), and of full overlap of these (FO);
+DisCo's gain and that of FO in the paper; and the processor seconds that DisCo's search took, and ours.
+Networks are those of the paper but Reformer; a cluster is any known machine. ``--ablation`` leaves out the
+three methods of DisCo's search one by one, and what ours has besides. ``--seconds`` is the most processor
+time of a search.
 """
 
 from __future__ import annotations
@@ -19,16 +20,15 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from benchmarks.plans.disco_bound import lower_bound
 from superopt.journeys.planning.plannable_steps import PlannableStep, network_step
 from superopt.optimizer.fusion.joint.baselines import baselines
-from superopt.optimizer.fusion.joint.problem import Problem
 from superopt.optimizer.fusion.joint.published import METHODS, Found, backtracking
-from superopt.optimizer.fusion.joint.refined import refined
+from superopt.optimizer.fusion.joint.refined import ORDERS, refined
+from superopt.optimizer.fusion.joint.sums import GradientSums
 from superopt.optimizer.parallel.documents.cluster import named_cluster
-from superopt.optimizer.parallel.experts import experts
-from superopt.optimizer.parallel.search.mesh import Mesh
+from superopt.optimizer.parallel.search.choices import everything
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulator
-from superopt.optimizer.parallel.training_plans.sharded_states import DDP
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class Case:
         """The samples of all devices of a cluster."""
         return self.samples * len(named_cluster(cluster))
 
-    def problem(self, cluster: str) -> Problem:
+    def sums(self, cluster: str) -> GradientSums:
         """Data parallelism of the step on a cluster."""
-        return problem_of(network_step(self.network, self.batch(cluster), self.optimizer), cluster)
+        return sums_of(network_step(self.network, self.batch(cluster), self.optimizer), cluster)
 
 
 CASES = (
@@ -71,18 +71,17 @@ PAPER = {
 """Gains in percent of DisCo and of full overlap (table 1)."""
 
 
-def problem_of(step: PlannableStep, cluster: str) -> Problem:
+def sums_of(step: PlannableStep, cluster: str) -> GradientSums:
     """Data parallelism of a step on a cluster."""
     machine = named_cluster(cluster)
-    plan = next(one.plan for one in experts(step.subject, Mesh.of(machine)) if one.name == DDP)
     simulator = Simulator(step.graph, machine, ParallelObjective.LATENCY, step=step.subject.step)
-    return Problem.of(simulator.simulate(plan))
+    return GradientSums(step.subject, everything, simulator)
 
 
 @dataclass(frozen=True)
 class Row:
-    """Times in microseconds: of the rules by name, of DisCo's search and ours, and of full overlap;
-    ``seconds`` are those of DisCo's search and of ours."""
+    """Times in microseconds: of the rules by name, of DisCo's search and ours, of the lower bound and of full
+    overlap; ``seconds`` are those of DisCo's search and of ours."""
 
     network: str
     cluster: str
@@ -90,6 +89,7 @@ class Row:
     rules: dict[str, float]
     published: float
     ours: float
+    bound: float
     overlapped: float
     seconds: tuple[float, float]
 
@@ -105,23 +105,24 @@ class Row:
         return (
             f"| {self.network}, {self.batch} | {self.cluster} | {times} | {self.published:,.0f} | "
             f"{self.ours:,.0f} | {self.gain(self.published):.1f} | {self.gain(self.ours):.1f} | "
-            f"{self.gain(self.overlapped):.1f} | "
+            f"{self.gain(self.bound):.1f} | {self.gain(self.overlapped):.1f} | "
             f"{paper} | {self.seconds[0]:.0f}, {self.seconds[1]:.0f} |"
         )
 
 
 HEADER = (
     "| step, samples | cluster | no fusion | op | AllReduce | both | DDP | DisCo's search | ours | "
-    "gain of DisCo's, % | ours, % | FO, % | paper (FO), % | seconds |\n"
-    "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n"
+    "gain of DisCo's, % | ours, % | bound, % | FO, % | paper (FO), % | seconds |\n"
+    "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n"
 )
 
 
 def row(case: Case, cluster: str, seconds: float, seed: int) -> Row:
     """One row."""
-    problem = case.problem(cluster)
+    sums = case.sums(cluster)
+    problem = sums.problem()
     rules = baselines(problem)
-    ours, own_seconds = _clocked(lambda over: refined(problem, rules, seed, is_over=over), seconds)
+    ours, own_seconds = _clocked(lambda over: refined(problem, rules, seed, is_over=over, sums=sums), seconds)
     published, published_seconds = _clocked(lambda over: backtracking(problem, seed, is_over=over), seconds)
     return Row(
         case.network,
@@ -130,20 +131,34 @@ def row(case: Case, cluster: str, seconds: float, seed: int) -> Row:
         {name: rule.timed.microseconds for name, rule in rules.items()},
         published.timed.microseconds,
         ours.timed.microseconds,
+        lower_bound(ours.joint),
         ours.timed.overlapped,
         (published_seconds, own_seconds),
     )
 
 
 def ablation(case: Case, cluster: str, seconds: float, seed: int) -> Iterator[tuple[str, float]]:
-    """Microseconds of what DisCo's search finds with all methods, and with each of them left out."""
-    problem = case.problem(cluster)
+    """Microseconds of what DisCo's search finds with all methods, and with each of them left out; then of
+    what ours finds, and without turns of kernels or sums apart."""
+    sums = case.sums(cluster)
+    problem = sums.problem()
     for left_out in (None, *METHODS):
         methods = [method for method in METHODS if method is not left_out]
         found, _ = _clocked(
             lambda over, kept=methods: backtracking(problem, seed, kept, is_over=over), seconds
         )
-        name = "all" if left_out is None else f"without {left_out.__name__}"
+        name = "DisCo's" if left_out is None else f"DisCo's without {left_out.__name__}"
+        yield name, found.timed.microseconds
+    rules = baselines(problem)
+    for name, own_sums, orders in (
+        ("ours", sums, ORDERS),
+        ("ours without turns", sums, ()),
+        ("ours without sums apart", None, ORDERS),
+        ("ours without either", None, ()),
+    ):
+        found, _ = _clocked(
+            lambda over, s=own_sums, o=orders: refined(problem, rules, seed, over, sums=s, orders=o), seconds
+        )
         yield name, found.timed.microseconds
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from superopt.errors import InvalidOptionError
 from superopt.optimizer.fusion.joint.problem import Problem
 from superopt.optimizer.fusion.joint.strategies import JOINT_STRATEGIES, joint_plan
+from superopt.optimizer.fusion.joint.sums import GradientSums
 from superopt.optimizer.parallel.licences import Licences
 from superopt.optimizer.parallel.search.candidates import Origin, Proposal
 from superopt.optimizer.parallel.search.planner import Planner
@@ -82,8 +83,8 @@ class NamedPlans:
             if best < before and tried % _TOLD_EVERY == 0:
                 self.request.tell("search", tried, before, best)
 
-        problem, seed = Problem.of(divided.chosen.simulation), self.request.options.seed
-        found = joint_plan(problem, strategy, seed, self.planner.is_expired, tell)
+        sums = GradientSums(divided.subject, self.licences.allow, self.planner.simulator(divided.subject))
+        found = joint_plan(sums, strategy, self.request.options.seed, self.planner.is_expired, tell)
         chosen = self.planner.evaluated(divided.subject, Proposal(strategy, Origin.JOINT, found.plan))
         return FusedPlan(replace(divided, chosen=chosen), found.tried, found.baselines)
 

@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
 
 from superopt.optimizer.fusion.joint.problem import Problem
 from superopt.optimizer.fusion.joint.state import Joint
 from superopt.optimizer.fusion.joint.streams import Timed, timed
 
-Allowed = Callable[[Joint, int, int], bool]
-"""Whether a kernel may be fused with one that it reads."""
 
-
-def always(joint: Joint, reader: int, producer: int) -> bool:
-    """Whatever is possible."""
-    del joint, reader, producer
-    return True
-
-
-def keeps_sending(joint: Joint, reader: int, producer: int) -> bool:
-    """Unless the result of the producer is sent, and would be sent later."""
-    del reader
-    return not joint.nodes[producer].sends
-
-
-def by_savings(joint: Joint, is_allowed: Allowed = always) -> Joint:
+def by_savings(joint: Joint) -> Joint:
     """Fuses kernels in the order of the microseconds of computing that this saves, copies what others would
     have to wait for, as long as anything is saved."""
     found = joint.copy()
@@ -33,7 +17,7 @@ def by_savings(joint: Joint, is_allowed: Allowed = always) -> Joint:
 
     def consider(head: int) -> None:
         for producer in found.producers(head):
-            if is_allowed(found, head, producer) and (saved := found.saves(head, producer)) > 0:
+            if (saved := found.saves(head, producer)) > 0:
                 heapq.heappush(queue, (-saved, head, producer))
 
     for head in tuple(found.nodes):
@@ -44,7 +28,7 @@ def by_savings(joint: Joint, is_allowed: Allowed = always) -> Joint:
             continue
         if producer not in found.producers(head) or found.saves(head, producer) != -saved:
             continue
-        if not is_allowed(found, head, producer) or not found.fuse(head, producer):
+        if not found.fuse(head, producer):
             continue
         merged = found.owner[head]
         consider(merged)

@@ -30,7 +30,8 @@ class Node:
 class Joint:
     """Kernels by their heads, the last operation that each computes for all, and buckets by number; a bucket
     of number n is the node ``problem.size + n``. ``copies`` are the heads of the kernels in which operations
-    are computed once more."""
+    are computed once more. ``turns`` order kernels that are ready, by operation, smaller ones first; without
+    them, those with the fewest transfers before them come first."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -41,6 +42,7 @@ class Joint:
         self.buckets: dict[int, tuple[int, ...]] = {number: (number,) for number in self.bucket}
         self.order: list[int] = []
         self.place: dict[int, int] = {}
+        self.turns: tuple[int, ...] | None = None
 
     @staticmethod
     def unfused(problem: Problem) -> Joint:
@@ -59,8 +61,13 @@ class Joint:
         found.problem = self.problem
         found.owner, found.bucket, found.order = self.owner.copy(), self.bucket.copy(), self.order.copy()
         found.nodes, found.copies, found.buckets = self.nodes.copy(), self.copies.copy(), self.buckets.copy()
-        found.place = self.place.copy()
+        found.place, found.turns = self.place.copy(), self.turns
         return found
+
+    def turn(self, head: int) -> tuple[int, int]:
+        """Of the kernels that are ready, that with the smallest turn is issued."""
+        node = self.nodes[head]
+        return node.depth if self.turns is None else min(self.turns[n] for n in node.owned), head
 
     def producers(self, head: int) -> tuple[int, ...]:
         """The heads of the kernels whose results a kernel reads without a transfer."""
@@ -158,14 +165,14 @@ class Joint:
         size, waiting = self.problem.size, dict[int, int]()
         nodes = [*self.nodes, *(size + number for number in self.buckets)]
         for node in nodes:
-            for other in self._after(node):
+            for other in self.after(node):
                 waiting[other] = waiting.get(other, 0) + 1
         ready = [node for node in nodes if node not in waiting]
         self.order = []
         while ready:
             node = ready.pop()
             self.order.append(node)
-            for other in self._after(node):
+            for other in self.after(node):
                 waiting[other] -= 1
                 if not waiting[other]:
                     ready.append(other)
@@ -197,7 +204,7 @@ class Joint:
                 if number not in self.nodes[head].kernel.members:
                     yield head
 
-    def _after(self, node: int) -> set[int]:
+    def after(self, node: int) -> set[int]:
         """The nodes that wait for a node."""
         size, found = self.problem.size, set[int]()
         if node >= size:
@@ -232,7 +239,7 @@ class Joint:
         from one to the other."""
         low, high = self.place[first], self.place[second]
         moved: set[int] = set()
-        waiting = [node for node in self._after(first) if node != second]
+        waiting = [node for node in self.after(first) if node != second]
         while waiting:
             node = waiting.pop()
             if self.place[node] > high or node in moved:
@@ -240,7 +247,7 @@ class Joint:
             if node == second:
                 return False
             moved.add(node)
-            waiting.extend(self._after(node))
+            waiting.extend(self.after(node))
         between = self.order[low + 1 : high]
         changed = [
             *(node for node in between if node not in moved),

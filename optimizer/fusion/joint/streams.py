@@ -1,9 +1,9 @@
 """Time of a candidate on two streams: one computes kernels, the other sends buckets.
 
 A kernel is ready when everything that it reads is there. The computing stream takes of the ready ones that
-with the fewest transfers before it, then that with the smallest number; a bucket is sent when the last of its
-terms is computed and the channels are free (DisCo, section 4.4, which takes ready operators in the order in
-which they became ready). The simulator gives the same times for a plan in the order found here.
+whose turn it is (``Joint.turn``); a bucket is sent when the last of its terms is computed and the channels
+are free (DisCo, section 4.4, which takes ready operators in the order in which they became ready). The
+simulator gives the same times for a plan in the order found here.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class _Streams:
 
     def _become_ready(self, head: int, node: Node) -> None:
         if node.takes_time:
-            heapq.heappush(self._ready, (node.depth, head))
+            heapq.heappush(self._ready, self._joint.turn(head))
         else:
             heapq.heappush(self._renaming, head)
 
