@@ -60,8 +60,7 @@ def network_rows(named: str, seconds: float) -> list[str]:
     program = nodes.program
     order = search_order(program, seconds)
     peaks = [liveness(program, one).peak for one in (program.order, raf_order(program), order)]
-    loss = max(index for index, node in enumerate(nodes.nodes) if "loss" in node.output)
-    segments = [chen(program, order, loss, count) for count in range(2, 33)]
+    segments = segments_of(nodes, order)
     shown = " | ".join(f"{(peak - program.resident) / 1e6:.0f}" for peak in peaks)
     rows: list[str] = []
     for share in SHARES:
@@ -81,6 +80,12 @@ def network_rows(named: str, seconds: float) -> list[str]:
     return rows
 
 
+def segments_of(nodes: NodeProgram, order: Schedule) -> list[Fitted]:
+    """Chen's recomputation by 2 to 32 segments."""
+    loss = max(index for index, node in enumerate(nodes.nodes) if "loss" in node.output)
+    return [chen(nodes.program, order, loss, count) for count in range(2, 33)]
+
+
 def added(program: Program, order: Schedule, found: Fitted | None, limit: int) -> str:
     """The time added to that of an order; a dash where the limit is not met."""
     if found is None or found.peak > limit:
@@ -89,9 +94,12 @@ def added(program: Program, order: Schedule, found: Fitted | None, limit: int) -
 
 
 def step_program(named: str) -> NodeProgram:
-    """The training step of a network of the zoo, with times of the roofline."""
+    """The training step of a network of the zoo (NAME:BATCH or NAME@TOKENS:BATCH), with times of the
+    roofline."""
     name, _, batch = named.partition(":")
-    model = train_graph(zoo.build(name, batch=int(batch or 1)), StepSettings()).step.model.to_proto()
+    name, _, tokens = name.partition("@")
+    network = zoo.build(name, batch=int(batch or 1), sequence=int(tokens) if tokens else None)
+    model = train_graph(network, StepSettings()).step.model.to_proto()
     sizes = tensor_sizes(model)
     costs = {index: roofline(node, sizes) for index, node in enumerate(model.graph.node)}
     return node_program(load_model(model), sizes, costs)
