@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.plans.cells import Cell, append, known_cells, table
-from benchmarks.plans.graphs import figure2, machine, part, planned_step, verified_rules
+from benchmarks.plans.graphs import figure2, machine, part, verified_rules
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.plan import Plan
-from superopt.journeys.planning.plannable_steps import PlannableStep
+from superopt.journeys.planning.plannable_steps import PlannableStep, network_step
 from superopt.optimizer.parallel.experts import Assignment
 from superopt.optimizer.parallel.search.candidates import Planned
 from superopt.optimizer.parallel.search.choices import choices_on
@@ -40,7 +40,6 @@ from superopt.optimizer.parallel.simulator import ParallelObjective, Simulator, 
 from superopt.optimizer.parallel.topology import Cluster
 from superopt.optimizer.search import RuleSet
 from superopt.rewriting import Substitution
-from superopt.step_options import COTANGENTS
 
 BATCHES = {
     "mlp": 256, "xdl": 1024, "dlrm": 1024, "candle-uno": 256, "resnext50": 64, "inception-v3": 64,
@@ -105,7 +104,7 @@ def main() -> None:
 
 
 def _measured(network: str, devices: int, arguments: Arguments) -> Cell:
-    step = planned_step(f"{network}:{BATCHES.get(network, 16) * devices}:{COTANGENTS}")
+    step = network_step(network, BATCHES.get(network, 16) * devices, "adam")
     cluster = machine(arguments.machine, devices)
     began = time.process_time()
     planner = Planner(cluster, LATENCY, seed=arguments.seed, layout=step.layout)

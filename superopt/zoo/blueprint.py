@@ -83,6 +83,20 @@ class Blueprint:
         except OSError as error:
             raise InvalidOptionError(f"{path} cannot be written: {error.strerror or error}") from error
 
+    def save_hollow(self, path: Path) -> None:
+        """Writes the network with zeros as weights, in a second file of which file systems store nothing: for
+        what depends on shapes alone."""
+        model = onnx.ModelProto()
+        model.CopyFrom(self.skeleton)
+        data = path.with_suffix(".data")
+        start = 0
+        for tensor in model.graph.initializer:
+            if tensor.name in self.draws:
+                start = _place(tensor, data.name, start, self.draws[tensor.name])
+        with data.open("wb") as file:
+            file.truncate(start)
+        path.write_bytes(model.SerializeToString())
+
     def _save_with_data(self, path: Path, seed: int) -> int:
         require_writable(path)
         if is_stream(path):
@@ -119,8 +133,14 @@ class Blueprint:
             for piece in stream.pieces(draw):
                 digest.update(piece.data)
                 file.write(piece.data)
-            tensor.data_location = TensorProto.EXTERNAL
-            length = draw.size * BYTES_PER_NUMBER
-            for key, value in (("location", ""), ("offset", str(start)), ("length", str(length))):
-                tensor.external_data.add(key=key, value=value)
+            _place(tensor, "", start, draw)
         return digest.hexdigest(), file.tell()
+
+
+def _place(tensor: TensorProto, location: str, start: int, draw: Draw) -> int:
+    """Says that the content of a tensor is in a file from a byte on; returns the byte after it."""
+    length = draw.size * BYTES_PER_NUMBER
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", str(start)), ("length", str(length))):
+        tensor.external_data.add(key=key, value=value)
+    return start + length

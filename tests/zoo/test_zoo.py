@@ -308,6 +308,18 @@ def test_large_weights_go_beside_the_model(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+def test_a_hollow_network_has_all_shapes_and_takes_no_space(tmp_path: Path) -> None:
+    """4.3 GB of weights, only their sizes."""
+    blueprint = zoo.blueprint("mlp", batch=2)
+    blueprint.save_hollow(tmp_path / "a.onnx")
+    assert sum(path.stat().st_blocks for path in tmp_path.iterdir()) * 512 < 10**6
+    onnx.checker.check_model(str(tmp_path / "a.onnx"))
+    hollow = onnx.load(tmp_path / "a.onnx", load_external_data=False).graph
+    assert hollow.node == blueprint.skeleton.graph.node
+    for one, other in zip(hollow.initializer, blueprint.skeleton.graph.initializer, strict=True):
+        assert (one.name, one.dims) == (other.name, other.dims)
+
+
 def test_every_name_is_described() -> None:
     assert len(set(zoo.names())) == 52
     for name in zoo.names():

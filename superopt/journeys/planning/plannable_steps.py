@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from superopt import zoo
 from superopt.ir.graph import Graph
@@ -28,7 +30,14 @@ class PlannableStep:
 
 def network_step(network: str, samples: int, optimizer: str) -> PlannableStep:
     """The step of a network of the zoo for given cotangents, its normalisations with running statistics,
-    which a cluster need not sum. Raises InvalidOptionError for an unknown network."""
+    which a cluster need not sum. Weights are not drawn, so a network may be of any size. Raises
+    InvalidOptionError for an unknown network."""
     options = {"optimizer": optimizer, "loss": COTANGENTS, "batch_norm": "frozen"}
-    step = train_graph(zoo.build(network, batch=samples), StepSettings.from_json(options)).step
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "network.onnx"
+        if network in zoo.light_networks():
+            zoo.save(network, path, batch=samples)
+        else:
+            zoo.blueprint(network, batch=samples).save_hollow(path)
+        step = train_graph(path, StepSettings.from_json(options)).step
     return PlannableStep(plannable(step.graph), StepLayout(step.description, step.outputs))
