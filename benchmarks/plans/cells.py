@@ -14,6 +14,9 @@ UNITY = {
 }  # fmt: skip
 """Unity's gain over the best existing approach (section 6.2, figure 14), the largest of all machines."""
 
+TIES = 0.001
+"""Times that differ by less than this share are equal."""
+
 _HEADER = (
     "network", "devices", "ours us", "by", "best expert", "x expert", "Unity", "x sequential", "x sampling",
     "x one device", "search s",
@@ -55,7 +58,9 @@ class Cell:
     def losses(self) -> tuple[str, ...]:
         """What was faster than our plan."""
         others = {"expert": self.best_expert[1], "sequential": self.sequential, "sampling": self.sampled}
-        return tuple(name for name, time in others.items() if time is not None and time < self.ours)
+        return tuple(
+            name for name, time in others.items() if time is not None and time < (1 - TIES) * self.ours
+        )
 
     def row(self) -> tuple[str, ...]:
         """The row of the table."""

@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.plans.cells import Cell, append, known_cells, table
-from benchmarks.plans.graphs import figure2, machine, part, verified_rules
+from benchmarks.plans.graphs import figure2, machine, verified_rules
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.plan import Plan
-from superopt.journeys.planning.plannable_steps import PlannableStep, network_step
+from superopt.journeys.planning.plannable_steps import network_step
 from superopt.optimizer.parallel.experts import Assignment
 from superopt.optimizer.parallel.search.candidates import Planned
 from superopt.optimizer.parallel.search.choices import choices_on
@@ -110,11 +110,12 @@ def _measured(network: str, devices: int, arguments: Arguments) -> Cell:
     planner = Planner(cluster, LATENCY, seed=arguments.seed, layout=step.layout)
     planned = planner.plan(step.graph)
     planning = time.process_time() - began
-    best = planned
-    for other in _rewritten(planner, step.graph, arguments):
+    alone = _rewritten(Planner(cluster.first, LATENCY, layout=step.layout), step.graph, arguments)
+    sequential = planner.plan(alone[0]) if alone else planned
+    best = min(planned, sequential, key=lambda found: found.best.rank)
+    for other in (*_rewritten(planner, step.graph, arguments), *alone[1:]):
         best = min(best, planner.plan(other), key=lambda found: found.best.rank)
     seconds = time.process_time() - began
-    sequential = _sequential(cluster, step, arguments) if arguments.rewrite else None
     allowed = min(arguments.factor * seconds, arguments.most)
     sampled, proposals = _sampled(planned, cluster, arguments, allowed) if allowed else (None, 0)
     experts = {
@@ -131,7 +132,7 @@ def _measured(network: str, devices: int, arguments: Arguments) -> Cell:
         plain=planned.best.simulation.microseconds,
         by=best.best.proposal.origin.value,
         experts=experts,
-        sequential=None if sequential is None else sequential.best.simulation.microseconds,
+        sequential=sequential.best.simulation.microseconds if arguments.rewrite else None,
         sampled=sampled,
         proposals=proposals,
         sampling_factor=round(allowed / seconds, 2),
@@ -143,20 +144,13 @@ def _measured(network: str, devices: int, arguments: Arguments) -> Cell:
 
 
 def _rewritten(planner: Planner, graph: Graph, arguments: Arguments) -> list[Graph]:
-    """Graphs whose plans are estimated to be faster than that of the given one."""
+    """Graphs that a planner estimates to be faster than the given one, the fastest first."""
     if not arguments.rewrite:
         return []
     search = Substitutions(
         RuleSet(arguments.rules), planner.estimate, lambda: search.tried >= arguments.rewrite
     )
     return [found.graph for found in search.run(graph) if found.trace]
-
-
-def _sequential(cluster: Cluster, step: PlannableStep, arguments: Arguments) -> Planned:
-    """The graph that is fastest on one device, planned for all."""
-    single = Planner(part(cluster, 1), LATENCY, layout=step.layout)
-    (best, *_) = (*_rewritten(single, step.graph, arguments), step.graph)
-    return Planner(cluster, LATENCY, layout=step.layout).plan(best)
 
 
 def _sampled(planned: Planned, cluster: Cluster, arguments: Arguments, seconds: float) -> tuple[float, int]:

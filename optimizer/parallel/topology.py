@@ -121,6 +121,13 @@ class Cluster:
     def __len__(self) -> int:
         return len(self.devices)
 
+    @property
+    def first(self) -> Cluster:
+        """The first device by itself."""
+        device, node = self.devices[0], self.nodes[0]
+        alone = Node((device.number,), node.link, node.network, 1, node.bridge)
+        return Cluster(f"{self.name}, one device", (replace(device, socket=0),), (alone,))
+
     @cached_property
     def channels(self) -> tuple[Channel, ...]:
         """All channels, by number: up and down of every device, of every socket, of every node."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from superopt.errors import SuperoptError
 from superopt.ir.graph import Graph
@@ -23,7 +25,7 @@ from superopt.optimizer.parallel.licences import Licences, licences_of
 from superopt.optimizer.parallel.search.candidates import Origin, Planned, Proposal, SimulatedPlan
 from superopt.optimizer.parallel.search.planner import Planner
 from superopt.optimizer.parallel.search.subject import Subject, plannable
-from superopt.optimizer.parallel.search.substitution import Substitutions
+from superopt.optimizer.parallel.search.substitution import Rewritten, Substitutions
 from superopt.optimizer.parallel.simulator import ParallelObjective
 from superopt.optimizer.parallel.topology import Cluster, limited
 from superopt.optimizer.parallel.training_plans.states import StepLayout
@@ -44,10 +46,11 @@ from superopt.optimizer.search import RuleSet, StoppedBy, TraceStep, retraced
 from superopt.options import TRAINING
 
 _FIRST_PLAN_SHARE = 0.5
+_ALONE_SHARE = 0.55
 _REWRITING_SHARE = 0.65
 _PLANNING_SHARE = 0.8
-"""Share of the budget until which the unchanged graph is planned, rewritten, and the results planned; the
-rest is for checking."""
+"""Share of the budget until which the unchanged graph is planned, rewritten for one device and for all, and
+the results planned; the rest is for checking."""
 
 _UNCHECKED_SHARE = 0.9
 """Share of the budget for planning where nothing is rewritten."""
@@ -139,7 +142,7 @@ class SimulatedTrial(Trial[PlannedVariant]):
         end = self._until(_FIRST_PLAN_SHARE)
 
         def price(graph: Graph) -> float | None:
-            return self._estimated(graph) if time.monotonic() < end else None
+            return self._estimated(self._planner, graph) if time.monotonic() < end else None
 
         canonical = self._prepared.canonical
         is_unchanged = given.get("trace") == []
@@ -292,23 +295,36 @@ class SimulatedTrial(Trial[PlannedVariant]):
         self._equality = Equality(original, reference)
 
     def _rewritten(self, start: Graph) -> Iterator[tuple[Graph, tuple[TraceStep, ...]]]:
-        """Rewritten graphs whose best plan is estimated to be faster."""
+        """Rewritten graphs that are estimated to be faster, in turn by their best plan and on one device."""
         if not self._rewrites:
             return
-        self._planner.deadline = self._until(_REWRITING_SHARE)
+        rules, whole = RuleSet(self._prepared.usable, self._prepared.protected), self._planner
+        alone = Planner(whole.cluster.first, whole.objective, whole.licence, layout=whole.layout)
+        most = self._request.options.max_candidates
+        by_one = self._substituted(start, rules, alone, _ALONE_SHARE, None if most is None else most // 2)
+        by_all = self._substituted(start, rules, whole, _REWRITING_SHARE, most)
+        whole.deadline = self._until(_PLANNING_SHARE)
+        in_turn = itertools.chain.from_iterable(itertools.zip_longest(by_all, by_one))
+        different = {found.graph.signature: found for found in in_turn if found is not None}
+        yield from ((found.graph, found.trace) for found in different.values())
+
+    def _substituted(
+        self, start: Graph, rules: RuleSet, planner: Planner, share: float, most: int | None
+    ) -> list[Rewritten]:
+        """The best rewritten graphs by a planner's estimate, until a share of the time is over, or so many
+        graphs were priced."""
+        self._planner.deadline = self._until(share)
+        before = self._tried
 
         def is_enough() -> bool:
-            most = self._request.options.max_candidates
-            self._is_full = most is not None and search.tried >= most
+            self._is_full = most is not None and before + search.tried >= most
             return self._is_full or self._is_over()
 
-        rules = RuleSet(self._prepared.usable, self._prepared.protected)
-        search = Substitutions(rules, self._estimated, is_enough, self._request.options.alpha)
-        found = search.run(start)
-        self._tried, self._matched = search.tried, len(search.matched)
-        if found:
-            self._planner.deadline = self._until(_PLANNING_SHARE)
-        yield from ((rewritten.graph, rewritten.trace) for rewritten in found if rewritten.trace)
+        price = partial(self._estimated, planner)
+        search = Substitutions(rules, price, is_enough, self._request.options.alpha)
+        found = [one for one in search.run(start) if one.trace]
+        self._tried, self._matched = before + search.tried, max(self._matched, len(search.matched))
+        return found
 
     @property
     def _rewrites(self) -> bool:
@@ -323,10 +339,10 @@ class SimulatedTrial(Trial[PlannedVariant]):
     def _sized(self, graph: Graph) -> Graph:
         return plannable(graph, self._request.options.dims)
 
-    def _estimated(self, graph: Graph) -> float | None:
-        """The planner's estimate for a graph, None where it cannot be planned."""
+    def _estimated(self, planner: Planner, graph: Graph) -> float | None:
+        """A planner's estimate for a graph, None where it cannot be planned."""
         try:
-            return self._planner.estimate(self._sized(graph))
+            return planner.estimate(self._sized(graph))
         except SuperoptError:
             return None
 
