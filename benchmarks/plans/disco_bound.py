@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from superopt.optimizer.fusion.joint.collectives import Collective
 from superopt.optimizer.fusion.joint.state import Joint
 
 Flags = NDArray[np.bool_]
@@ -41,12 +42,24 @@ def lower_bound(joint: Joint) -> float:
     for channel in range(joint.problem.channel_classes):
         jobs: list[Job] = []
         for number, transfers in joint.buckets.items():
-            collective = joint.problem.collective(transfers)
-            busy = sum(time for _, loads in collective.phases for one, time in loads if one == channel)
-            tail = collective.microseconds - busy + float(computing[after[size + number]].sum())
-            jobs.append(Job(float(computing[before[size + number]].sum()), busy, max(0.0, tail)))
+            job = on_channel(joint.problem.collective(transfers), channel)
+            if job is not None:
+                head = job.head + float(computing[before[size + number]].sum())
+                tail = job.tail + float(computing[after[size + number]].sum())
+                jobs.append(Job(head, job.itself, tail))
         bounds.append(preemptive(jobs))
     return max(bounds)
+
+
+def on_channel(collective: Collective, channel: int) -> Job | None:
+    """What a collective needs of a class of channels, before it and after it; None if it does not use it."""
+    loads = [dict(loads).get(channel, 0.0) for _, loads in collective.phases]
+    used = [place for place, load in enumerate(loads) if load]
+    if not used:
+        return None
+    durations = [duration for duration, _ in collective.phases]
+    tail = max(0.0, durations[used[-1]] - loads[used[-1]]) + sum(durations[used[-1] + 1 :])
+    return Job(sum(durations[: used[0]]), sum(loads), tail)
 
 
 def preemptive(jobs: Iterable[Job]) -> float:

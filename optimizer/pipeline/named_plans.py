@@ -9,7 +9,7 @@ from pathlib import Path
 
 from superopt.errors import InvalidOptionError
 from superopt.optimizer.fusion.joint.problem import Problem
-from superopt.optimizer.fusion.joint.strategies import JOINT_STRATEGIES, joint_plan
+from superopt.optimizer.fusion.joint.strategies import JOINT_STRATEGIES, joint_plans
 from superopt.optimizer.fusion.joint.sums import GradientSums
 from superopt.optimizer.parallel.licences import Licences
 from superopt.optimizer.parallel.search.candidates import Origin, Proposal
@@ -76,17 +76,27 @@ class NamedPlans:
         return self._synchronised(strategy, end)
 
     def fused(self, divided: PlannedVariant, strategy: str) -> FusedPlan:
-        """The plan with the joint fusion that a strategy finds until the planner's deadline."""
+        """The plan with the joint fusion that a strategy finds until the planner's deadline; where that does
+        not fit into memory, one that does, if there is any."""
         before = divided.chosen.simulation.microseconds
 
         def tell(tried: int, best: float) -> None:
             if best < before and tried % _TOLD_EVERY == 0:
                 self.request.tell("search", tried, before, best)
 
-        sums = GradientSums(divided.subject, self.licences.allow, self.planner.simulator(divided.subject))
-        found = joint_plan(sums, strategy, self.request.options.seed, self.planner.is_expired, tell)
-        chosen = self.planner.evaluated(divided.subject, Proposal(strategy, Origin.JOINT, found.plan))
-        return FusedPlan(replace(divided, chosen=chosen), found.tried, found.baselines)
+        subject, planner = divided.subject, self.planner
+        problem = Problem.of(divided.chosen.simulation)
+        sums = GradientSums(subject, self.licences.allow, planner.simulator(subject))
+        seed = self.request.options.seed
+        first: FusedPlan | None = None
+        for found in joint_plans(problem, sums, strategy, seed, planner.is_expired, tell):
+            chosen = planner.evaluated(subject, Proposal(strategy, Origin.JOINT, found.plan))
+            fused = FusedPlan(replace(divided, chosen=chosen), found.tried, found.baselines)
+            if chosen.fits:
+                return fused
+            first = first or fused
+        assert first is not None, "there is a plan by each rule"
+        return first
 
     def _synchronised(self, name: str, end: float) -> PlannedVariant:
         """The plan of a strategy of AutoDist's kind, by name or file."""

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 
 from superopt.optimizer.fusion.joint.problem import Problem
 from superopt.optimizer.fusion.joint.state import Joint
 from superopt.optimizer.fusion.joint.streams import Timed, timed
 
 
-def by_savings(joint: Joint) -> Joint:
-    """Fuses kernels in the order of the microseconds of computing that this saves, copies what others would
-    have to wait for, as long as anything is saved."""
+def _never() -> bool:
+    return False
+
+
+def by_savings(joint: Joint, is_over: Callable[[], bool] = _never) -> Joint:
+    """Fuses kernels in the order of the microseconds of computing that this saves, as long as anything is
+    saved; ``is_over`` ends it early."""
     found = joint.copy()
     queue: list[tuple[float, int, int]] = []
 
@@ -21,8 +26,10 @@ def by_savings(joint: Joint) -> Joint:
                 heapq.heappush(queue, (-saved, head, producer))
 
     for head in tuple(found.nodes):
+        if is_over():
+            break
         consider(head)
-    while queue:
+    while queue and not is_over():
         saved, head, producer = heapq.heappop(queue)
         if head not in found.nodes or producer not in found.nodes:
             continue
@@ -37,11 +44,11 @@ def by_savings(joint: Joint) -> Joint:
     return found
 
 
-def with_copies(joint: Joint) -> Joint:
-    """Copies what a kernel reads into it wherever that saves computing."""
+def with_copies(joint: Joint, is_over: Callable[[], bool] = _never) -> Joint:
+    """Copies what a kernel reads into it wherever that saves computing; ``is_over`` ends it early."""
     found = joint.copy()
     for head in tuple(joint.nodes):
-        if head not in found.nodes:
+        if head not in found.nodes or is_over():
             continue
         is_changed = True
         while is_changed:

@@ -7,9 +7,9 @@ and put reductions into buckets by dynamic programming. Changes are DisCo's meth
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from superopt.errors import InvalidOptionError
 from superopt.optimizer.fusion.joint.baselines import Baseline
@@ -36,8 +36,8 @@ _MOST = 10_000
 """Candidates that are timed at most."""
 _MOST_AT_ONCE = 4
 """Changes of one candidate before it is timed."""
-_MOST_SUMS = 6
-"""Divisions of sums that are tried at most."""
+_MOST_REFUSED = 5
+"""Divisions of sums that may turn out not to be faster."""
 _HIDDEN = 1.002
 """Sums of a step that takes at most so many times its computing are not divided further."""
 
@@ -51,12 +51,13 @@ def refined(
     sums: GradientSums | None = None,
     orders: Sequence[Order] = ORDERS,
 ) -> Found:
-    """The best candidate found. ``rules`` are the problem's baselines; ``seed``, ``is_over`` and ``tell`` are
-    those of ``backtracking``. With ``sums``, terms of gradients are reduced apart where that is faster;
-    without ``orders``, kernels keep their turns."""
+    """The best candidate found, at least as fast as the fastest rule. ``rules`` are the problem's baselines;
+    ``seed``, ``is_over`` and ``tell`` are those of ``backtracking``. With ``sums``, terms of gradients are
+    reduced apart where that is faster; without ``orders``, kernels keep their turns."""
     search = _Search(orders, is_over, tell)
-    search.begin((rule.joint, rule.timed) for rule in rules.values())
-    search.begin(_starts(problem, orders))
+    for rule in rules.values():
+        search.take(rule.joint, rule.timed)
+    search.begin(problem)
     if sums is not None:
         search.sum_apart(sums)
     return search.improved(random.Random(seed))
@@ -64,40 +65,49 @@ def refined(
 
 @dataclass
 class _Search:
-    """The best candidate so far, and how many were timed."""
+    """The best candidate so far, and how many were timed. ``refused`` are divisions of sums that were not
+    faster."""
 
     orders: Sequence[Order]
     is_over: Callable[[], bool]
     tell: Callable[[int, float], None]
     tried: int = 0
     best: Found | None = None
+    refused: set[Nodes] = field(default_factory=set[Nodes])
 
-    def begin(self, starts: Iterable[tuple[Joint, Timed]]) -> None:
-        """Times candidates until the end, the first one in any case."""
-        for joint, time in starts:
-            self._take(joint, time)
+    def take(self, joint: Joint, time: Timed) -> None:
+        """Keeps a candidate if it is the best one."""
+        self.tried += 1
+        if self.best is None or _rank(time) < _rank(self.best.timed):
+            self.best = Found(joint, time, self.tried)
+        self.tell(self.tried, self._found.timed.microseconds)
+
+    def begin(self, problem: Problem) -> None:
+        """Times the starts, until the end."""
+        for joint in self._starts(problem):
             if self.is_over():
-                break
+                return
+            self.take(joint, timed(joint))
 
     def sum_apart(self, sums: GradientSums) -> None:
         """Divides the sums that pay, as long as sending is not hidden."""
         whole: Nodes = frozenset()
-        left = _MOST_SUMS
-        while left and (more := self._next_sum(sums, whole, left)) is not None:
-            whole |= more[0]
-            left = more[1]
+        while (more := self._next_sum(sums, whole)) is not None:
+            whole |= more
 
-    def _next_sum(self, sums: GradientSums, whole: Nodes, left: int) -> tuple[Nodes, int] | None:
-        """The first sum whose division is faster, and how many may still be tried."""
+    def _next_sum(self, sums: GradientSums, whole: Nodes) -> Nodes | None:
+        """The first division that is faster."""
         for more in sums.apart(self._found.joint.problem):
             before = self._found.timed
-            if not left or self.is_over() or before.microseconds <= _HIDDEN * before.computing:
+            if self.is_over() or before.microseconds <= _HIDDEN * before.computing:
                 return None
-            left -= 1
+            if more in self.refused or len(self.refused) >= _MOST_REFUSED:
+                continue
             with suppress(InvalidOptionError):  # devices would differ
-                self.begin(_starts(sums.problem(whole | more), self.orders))
+                self.begin(sums.problem(whole | more))
             if self._found.timed is not before:
-                return more, left
+                return more
+            self.refused.add(more)
         return None
 
     def improved(self, chance: random.Random) -> Found:
@@ -110,7 +120,7 @@ class _Search:
             method = chance.choice(changes)
             times = chance.randint(1, _MOST_AT_ONCE)
             if sum(method(changed, best.timed, chance) for _ in range(times)):
-                self._take(changed, timed(changed))
+                self.take(changed, timed(changed))
             unchanged = unchanged + 1 if self._found.joint is best.joint else 0
         return replace(self._found, tried=self.tried)
 
@@ -119,30 +129,21 @@ class _Search:
         assert self.best is not None
         return self.best
 
-    def _take(self, joint: Joint, time: Timed) -> None:
-        self.tried += 1
-        if self.best is None or _rank(time) < _rank(self.best.timed):
-            self.best = Found(joint, time, self.tried)
-        self.tell(self.tried, self._found.timed.microseconds)
+    def _starts(self, problem: Problem) -> Iterator[Joint]:
+        for fused in self._fused(problem):
+            for turns in (None, *(order(fused) for order in self.orders)):
+                ordered = fused.copy()
+                ordered.turns = turns
+                yield ordered
+                yield with_buckets(ordered)
 
-
-def _starts(problem: Problem, orders: Sequence[Order]) -> Iterator[tuple[Joint, Timed]]:
-    for fused in _fused(problem):
-        for turns in (None, *(order(fused) for order in orders)):
-            ordered = fused.copy()
-            ordered.turns = turns
-            yield ordered, timed(ordered)
-            bucketed = with_buckets(ordered)
-            yield bucketed, timed(bucketed)
-
-
-def _fused(problem: Problem) -> Iterator[Joint]:
-    """Kernels by the time that they save, with copies where there are any."""
-    fused = by_savings(Joint.unfused(problem))
-    yield fused
-    copied = with_copies(fused)
-    if copied.copies:
-        yield copied
+    def _fused(self, problem: Problem) -> Iterator[Joint]:
+        """Kernels by the time that they save, with copies where there are any."""
+        fused = by_savings(Joint.unfused(problem), self.is_over)
+        yield fused
+        copied = with_copies(fused, self.is_over)
+        if copied.copies:
+            yield copied
 
 
 def _rank(time: Timed) -> tuple[float, float]:

@@ -65,7 +65,8 @@ class Joint:
         return found
 
     def turn(self, head: int) -> tuple[int, int]:
-        """Of the kernels that are ready, that with the smallest turn is issued."""
+        """A kernel's turn and its head: of the kernels that are ready, the one for which this is smallest is
+        issued."""
         node = self.nodes[head]
         return node.depth if self.turns is None else min(self.turns[n] for n in node.owned), head
 
@@ -203,6 +204,17 @@ class Joint:
             for head in (self.owner[reader], *self.copies.get(reader, ())):
                 if number not in self.nodes[head].kernel.members:
                     yield head
+
+    def before(self, node: int) -> set[int]:
+        """The nodes that a node waits for."""
+        size = self.problem.size
+        if node >= size:
+            transfers = self.problem.transfers
+            return {self.owner[transfers[one].number] for one in self.buckets[node - size]}
+        return {
+            self.owner[source] if transfer < 0 else size + self.bucket[transfer]
+            for source, transfer in self.nodes[node].reads
+        }
 
     def after(self, node: int) -> set[int]:
         """The nodes that wait for a node."""

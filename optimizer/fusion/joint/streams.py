@@ -97,20 +97,10 @@ class _Streams:
 
     def _operands_at(self, head: int) -> float:
         """The time at which a kernel has what it reads."""
-        owner, bucket, size = self._joint.owner, self._joint.bucket, self._size
-        return max(
-            (
-                self._ends[owner[source] if transfer < 0 else size + bucket[transfer]]
-                for source, transfer in self._joint.nodes[head].reads
-            ),
-            default=0.0,
-        )
+        return max((self._ends[node] for node in self._joint.before(head)), default=0.0)
 
     def _expect(self, head: int, node: Node) -> None:
-        owner, bucket, size = self._joint.owner, self._joint.bucket, self._size
-        sources = {
-            owner[source] if transfer < 0 else size + bucket[transfer] for source, transfer in node.reads
-        }
+        sources = self._joint.before(head)
         for source in sources:
             self._after[source].append(head)
         self._waiting[head] = len(sources)

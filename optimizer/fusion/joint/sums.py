@@ -2,13 +2,13 @@
 
 Data parallelism adds all terms of a gradient on each device and reduces their sum once. The gradient of a
 tied embedding has a term of the last layer, which is there early, and one of the look-up, the last of all;
-reduced apart, the first hides behind the backward pass. A term that is computed of fewer elements than it
-has, such as the gradient of a look-up, can be computed on all devices alike, from gathered operands.
+reduced apart, the first hides behind the backward pass. The same goes for a gradient that is joined from
+parts which are computed one by one. A term that is computed from fewer bytes than it has, such as the
+gradient of a look-up, can be computed on all devices alike, from gathered operands.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,10 +19,8 @@ from superopt.optimizer.parallel.search.choices import Licence
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.subject import Subject
 from superopt.optimizer.parallel.simulator import Simulator
-from superopt.optimizer.parallel.simulator.operations import Operation
-from superopt.optimizer.parallel.tasks import shape_of
 from superopt.optimizer.parallel.terms import TermDimension
-from superopt.optimizer.parallel.training_plans.row_sums import few_row_sums
+from superopt.optimizer.parallel.training_plans.row_sums import few_row_sums, gathers_less
 from superopt.optimizer.parallel.training_plans.sharded_states import ShardedStates
 
 Nodes = frozenset[NodeId]
@@ -48,30 +46,32 @@ class GradientSums:
         return Problem.of(self.simulator.simulate(plan))
 
     def apart(self, problem: Problem) -> Iterator[Nodes]:
-        """What to run alike in addition, so that the terms of a reduced sum are reduced apart, or gathered;
-        the largest sum first."""
+        """What to run alike in addition, so that the terms from which a reduced value is added or joined are
+        reduced apart, as soon as they are computed, or their operands gathered; the largest value first."""
         operations = problem.simulation.operations.all
         reduced = [one for one, transfer in enumerate(problem.transfers) if transfer.kind is not None]
         for one in sorted(reduced, key=lambda transfer: -problem.bytes[transfer]):
-            number, terms = _sum(problem, problem.transfers[one].number)
+            *_, joining = _passed(problem, problem.transfers[one].number)
+            terms = _terms(problem, joining)
             if len(terms) < 2:
                 continue
-            gathered = frozenset(
-                operations[term].node for term in terms if _has_few_operands(operations[term])
-            )
-            if gathered:
-                yield frozenset({operations[number].node}) | gathered
-            yield frozenset({operations[number].node})
+            paths = [_passed(problem, term) for term in terms]
+            later = {operations[number].node for *passed, _ in paths for number in passed}
+            first = [operations[origin] for *_, origin in paths if not _terms(problem, origin)]
+            few = [operation.node for operation in first if gathers_less(operation.inputs, operation.outputs)]
+            joined = frozenset({operations[joining].node, *later})
+            if few:
+                yield joined.union(few)
+            yield joined
 
 
-def _sum(problem: Problem, number: int) -> tuple[int, tuple[int, ...]]:
-    """The operation that adds the terms of a partial sum, seen through operations of one term such as a
-    scaling, and those that compute the terms."""
-    terms = _terms(problem, number)
-    while len(terms) == 1:
-        (number,) = terms
-        terms = _terms(problem, number)
-    return number, terms
+def _passed(problem: Problem, number: int) -> tuple[int, ...]:
+    """The operations from one to the first that does not read exactly one term: scalings, transpositions and
+    the like, and what adds several terms or computes one."""
+    found = [number]
+    while len(terms := _terms(problem, found[-1])) == 1:
+        found.extend(terms)
+    return tuple(found)
 
 
 def _terms(problem: Problem, number: int) -> tuple[int, ...]:
@@ -83,11 +83,3 @@ def _terms(problem: Problem, number: int) -> tuple[int, ...]:
             sources = (operation.sources[slot] for slot in dimension.slots)
             return tuple(source[0] for source in sources if source is not None)
     return ()
-
-
-def _has_few_operands(operation: Operation) -> bool:
-    """Whether gathering the operands sends less than reducing the result."""
-    read, made = (
-        sum(math.prod(shape_of(type_)) for type_ in types) for types in (operation.inputs, operation.outputs)
-    )
-    return read < 2 * made

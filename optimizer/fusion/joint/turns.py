@@ -9,7 +9,7 @@ rule for weighted jobs. ``shortest_first`` is the rule without the time of sendi
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,32 +40,25 @@ def send_earlier_somewhere(joint: Joint, known: Timed, chance: random.Random) ->
         return False
     place = chance.randrange(1, len(known.sent))
     later, earlier = (joint.bucket[known.sent[one]] for one in (place, chance.randrange(place)))
-    turns = list(joint.problem.depth if joint.turns is None else joint.turns)
-    turn = max((turns[number] for number in _before(joint, earlier)), default=0)
+    turns = [joint.turn(head)[0] for head in joint.owner]
+    turn = max(turns[number] for number in _before(joint, earlier))
     moved = [number for number in _before(joint, later) if turns[number] > turn]
     for number in moved:
         turns[number] = turn
-    joint.turns = tuple(turns)
+    if moved:
+        joint.turns = tuple(turns)
     return bool(moved)
 
 
 def _before(joint: Joint, bucket: int) -> set[int]:
     """The operations that a bucket waits for."""
-    problem = joint.problem
-    waiting = [problem.transfers[transfer].number for transfer in joint.buckets[bucket]]
-    heads: set[int] = set()
+    size, found = joint.problem.size, set[int]()
+    waiting = [size + bucket]
     while waiting:
-        head = joint.owner[waiting.pop()]
-        if head in heads:
-            continue
-        heads.add(head)
-        for source, transfer in joint.nodes[head].reads:
-            if transfer < 0:
-                waiting.append(source)
-            else:
-                terms = joint.buckets[joint.bucket[transfer]]
-                waiting.extend(problem.transfers[term].number for term in terms)
-    return {number for head in heads for number in joint.nodes[head].owned}
+        new = joint.before(waiting.pop()) - found
+        found |= new
+        waiting.extend(new)
+    return {number for node in found if node < size for number in joint.nodes[node].owned}
 
 
 def _turns(joint: Joint, choose: _Next) -> Turns:
@@ -84,12 +77,8 @@ def _turns(joint: Joint, choose: _Next) -> Turns:
     for turn in range(len(buckets)):
         left = (needed[waiting] & missing).dot(computing)
         row = waiting.pop(choose(left, sending[waiting]))
-        _give(joint, heads, np.flatnonzero(needed[row] & missing), turn, turns)
+        for position in np.flatnonzero(needed[row] & missing):
+            for number in joint.nodes[heads[position]].owned:
+                turns[number] = turn
         missing &= ~needed[row]
     return tuple(turns)
-
-
-def _give(joint: Joint, heads: Sequence[int], chosen: NDArray[np.int_], turn: int, turns: list[int]) -> None:
-    for position in chosen:
-        for number in joint.nodes[heads[position]].owned:
-            turns[number] = turn

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from superopt.ir.graph import NodeId, Value
+from superopt.ir.types import TensorType
 from superopt.ops.traits import traits
+from superopt.optimizer.cost.machine import bytes_of
 from superopt.optimizer.parallel.search.subject import Subject, is_lookup
 from superopt.optimizer.parallel.tasks import shape_of, tensor_of
 
@@ -19,11 +20,21 @@ def row_sums(subject: Subject) -> frozenset[NodeId]:
 
 
 def few_row_sums(subject: Subject) -> frozenset[NodeId]:
-    """Those of ``row_sums`` that read less than twice the elements of the table: a device receives all rows
-    where they are gathered, and nearly two tables where tables are reduced."""
+    """Those of ``row_sums`` of which gathering the rows sends less than reducing the table."""
     return frozenset(
-        node for node in _row_sums(subject) if _gathered(subject, node) < 2 * _sum(subject, node)
+        node
+        for node in _row_sums(subject)
+        if gathers_less(
+            [tensor_of(subject.graph, value) for value in subject.graph[node].inputs],
+            subject.operations[subject.numbers[node]].outputs,
+        )
     )
+
+
+def gathers_less(operands: Sequence[TensorType], results: Sequence[TensorType]) -> bool:
+    """Whether gathering operands sends less than reducing results: a device receives all operands, or nearly
+    two times the results."""
+    return sum(map(bytes_of, operands)) < 2 * sum(map(bytes_of, results))
 
 
 def takes_rows(subject: Subject, node: NodeId, table: NodeId) -> bool:
@@ -64,14 +75,3 @@ def _row_sums(subject: Subject) -> Iterator[NodeId]:
 
 def _is_of_shape(subject: Subject, node: NodeId, shape: tuple[int, ...]) -> bool:
     return all(shape_of(type_) == shape for type_ in subject.operations[subject.numbers[node]].outputs)
-
-
-def _gathered(subject: Subject, node: NodeId) -> int:
-    """Elements that an operation reads."""
-    types = (tensor_of(subject.graph, value) for value in subject.graph[node].inputs)
-    return sum(math.prod(shape_of(type_)) for type_ in types)
-
-
-def _sum(subject: Subject, node: NodeId) -> int:
-    """Elements of an operation's results."""
-    return sum(math.prod(shape_of(type_)) for type_ in subject.operations[subject.numbers[node]].outputs)
