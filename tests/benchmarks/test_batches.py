@@ -1,0 +1,25 @@
+"""``python -m benchmarks batches`` on a small network."""
+
+from __future__ import annotations
+
+from benchmarks.plans.batches import COLUMNS, largest_batch, network_rows
+from superopt.optimizer.memory.liveness import liveness
+
+NETWORK, LIMIT = "light-gpt2", 8_000_000
+
+
+def test_the_largest_batch_that_fits_is_found() -> None:
+    found = largest_batch(NETWORK, LIMIT, 2)
+    assert liveness(found.program, found.order).peak == found.peak <= LIMIT
+    assert largest_batch(NETWORK, found.peak, 2).batch == found.batch
+    assert largest_batch(NETWORK, found.peak - 1, 2).batch == found.batch - 1
+
+
+def test_larger_batches_run_with_recomputation() -> None:
+    first, second, *_ = (
+        [cell.strip() for cell in row.strip("|").split("|")] for row in network_rows(NETWORK, LIMIT, 2)
+    )
+    assert len(first) == len(second) == len(COLUMNS)
+    assert int(second[1]) == int(int(first[1]) * 1.5)
+    assert int(second[6]) > 0
+    assert float(second[7]) > 0
