@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from superopt.errors import InvalidOptionError
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.plan import Parallelism, Plan
+from superopt.optimizer.parallel.documents.cluster import named_cluster
 from superopt.optimizer.parallel.simulator import (
     ParallelObjective,
     Simulation,
@@ -19,6 +20,7 @@ from superopt.optimizer.parallel.simulator import (
     simulate,
     write_trace,
 )
+from superopt.optimizer.parallel.topology import Cluster
 from tests.optimizer.parallel.simulated import cluster, graphs, mappings, mlp, plan_of, plans, running
 from tests.optimizer.parallel.slow_simulation import slow_ends
 
@@ -99,6 +101,16 @@ def pipeline(graph: Graph, microbatches: int) -> Plan:
         stage = sum(product < node for product in products)
         how[node] = Parallelism((1,) * (3 if node in products else 2), (stage,), stage=stage)
     return plan_of(how, microbatches)
+
+
+@pytest.mark.parametrize("whole", [TWO_NODES, named_cluster("summit-node:2"), named_cluster("disco-a")])
+def test_the_first_device_by_itself_takes_what_it_takes_in_the_cluster(whole: Cluster) -> None:
+    graph = mlp(8, 16, 32, 8)
+    alone, there = (simulate(graph, Plan(), one, LATENCY) for one in (whole.first, whole))
+    assert len(whole.first) == 1
+    assert alone.microseconds == there.microseconds
+    assert alone.memory_bytes[0] == there.memory_bytes[0]
+    assert whole.first.devices[0].memory_bytes == whole.devices[0].memory_bytes
 
 
 @pytest.mark.parametrize(("stages", "microbatches"), [(2, 2), (4, 8), (4, 2), (3, 1)])
