@@ -73,13 +73,13 @@ def preemptive(jobs: Iterable[Job]) -> float:
         while coming and coming[0].head <= now:
             job = coming.pop(0)
             heapq.heappush(ready, (-job.tail, job.itself))
-        tail, left = heapq.heappop(ready)
+        minus_tail, left = heapq.heappop(ready)
         worked = min(left, coming[0].head - now) if coming else left
         now += worked
         if left > worked:
-            heapq.heappush(ready, (tail, left - worked))
+            heapq.heappush(ready, (minus_tail, left - worked))
         else:
-            end = max(end, now - tail)
+            end = max(end, now - minus_tail)
     return end
 
 

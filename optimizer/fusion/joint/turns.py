@@ -63,22 +63,21 @@ def _before(joint: Joint, bucket: int) -> set[int]:
 
 def _turns(joint: Joint, choose: _Next) -> Turns:
     heads = [*joint.nodes]
-    position = {head: number for number, head in enumerate(heads)}
+    columns = {head: column for column, head in enumerate(heads)}
     buckets = [*joint.buckets]
     computing = np.array([joint.nodes[head].kernel.microseconds for head in heads])
     sending = np.array([joint.problem.collective(joint.buckets[one]).microseconds for one in buckets])
     needed = np.zeros((len(buckets), len(heads)), dtype=bool)
     for row, bucket in enumerate(buckets):
-        before = {position[joint.owner[number]] for number in _before(joint, bucket)}
-        needed[row, list(before)] = True
+        needed[row, [columns[joint.owner[number]] for number in _before(joint, bucket)]] = True
     turns = [len(buckets)] * joint.problem.size
     missing = np.ones(len(heads), dtype=bool)
     waiting = [*range(len(buckets))]
     for turn in range(len(buckets)):
         left = (needed[waiting] & missing).dot(computing)
         row = waiting.pop(choose(left, sending[waiting]))
-        for position in np.flatnonzero(needed[row] & missing):
-            for number in joint.nodes[heads[position]].owned:
+        for column in np.flatnonzero(needed[row] & missing):
+            for number in joint.nodes[heads[column]].owned:
                 turns[number] = turn
         missing &= ~needed[row]
     return tuple(turns)
