@@ -11,6 +11,7 @@ from collections.abc import Container, Iterator
 from superopt.ir.graph import GraphEditor, Node, NodeId, Value
 from superopt.ir.types import TensorType
 from superopt.ops import Operator
+from superopt.ops.filled import Filled
 from superopt.ops.shape import Broadcast, Cutting, Joining, Reshape
 
 _ROW = 2
@@ -57,7 +58,7 @@ def _images(
     """The image of each sequence, None for what repeats one number; ends at an operand that is neither."""
     for operand in operands:
         made = graph[operand.node]
-        if isinstance(made.operator, Broadcast) and _is_number(graph, made.inputs[0]):
+        if _repeats_a_number(graph, made):
             yield None
         elif made.id in reshapes and _is_row_of(graph, made.inputs[0], operand):
             yield made.inputs[0]
@@ -72,6 +73,12 @@ def _is_row_of(graph: GraphEditor, image: Value, sequence: Value) -> bool:
     return before.shape[_ROW] == 1 and (*before.shape[:_ROW], before.shape[_ROW + 1]) == after.shape
 
 
+def _repeats_a_number(graph: GraphEditor, node: Node) -> bool:
+    if isinstance(node.operator, Broadcast):
+        return _is_number(graph, node.inputs[0])
+    return isinstance(node.operator, Filled)
+
+
 def _is_number(graph: GraphEditor, value: Value) -> bool:
     type_ = graph.type_of(value)
     return isinstance(type_, TensorType) and type_.elements == 1
@@ -79,7 +86,10 @@ def _is_number(graph: GraphEditor, value: Value) -> bool:
 
 def _repeated(graph: GraphEditor, value: Value, image: TensorType) -> Value | None:
     """The number that a sequence repeats, in an image."""
-    source = graph[value.node].inputs[0]
+    made = graph[value.node]
+    if isinstance(made.operator, Filled):
+        return graph.add(made.operator.task((image,)), ()).value
+    source = made.inputs[0]
     type_ = graph.type_of(source)
     assert isinstance(type_, TensorType)
     return graph.add(Broadcast(image.shape), (source,)).value if type_.rank <= image.rank else None

@@ -43,6 +43,7 @@ _RECURRENT = frozenset(("LSTM", "GRU", "RNN"))
 _LENGTHS_SLOT = 4
 _STATE_SLOTS = (5, 6)
 _COUNTS: Mapping[tuple[str, int], Integers] = {
+    ("Loop", 0): Integers(4, 12),
     ("NonMaxSuppression", 2): Integers(5, 100),
     ("TopK", 1): Integers(1, 2),
 }

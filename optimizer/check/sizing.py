@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -26,13 +26,14 @@ def _nothing() -> Mapping[str, int]:
 class Sizing:
     """Sizes of a model's open dimensions. ``sizes`` are those of the inputs, ``guessed`` the names without a
     given size, ``inside`` the sizes that follow for intermediate tensors. ``runs``: whether the model runs at
-    them; None where that was not tried."""
+    them; None where that was not tried. ``refused``: why it did not run at the last ones that were tried."""
 
     plan: InputPlan
     sizes: Mapping[str, int]
     guessed: tuple[str, ...] = ()
     inside: Mapping[str, int] = field(default_factory=_nothing)
     runs: bool | None = None
+    refused: str = ""
 
     @property
     def assignment(self) -> Mapping[str, int]:
@@ -74,22 +75,24 @@ def settle_sizes(
     first = next(plan.usual_sizes())
     if not plan.dimensions:
         return _sizing(lifted, plan, first)
-    for sizes, outputs in _runs(plan, open_model(), deadline):
-        if outputs is not None:
-            return _sizing(lifted, plan, sizes, outputs)
-    return _sizing(lifted, plan, first, runs=False)
+    refused = ""
+    for sizes, found in _runs(plan, open_model(), deadline):
+        if not isinstance(found, str):
+            return _sizing(lifted, plan, sizes, found)
+        refused = found
+    return replace(_sizing(lifted, plan, first, runs=False), refused=refused)
 
 
 def _runs(
     plan: InputPlan, model: LoadedModel, deadline: float
-) -> Iterator[tuple[dict[str, int], Mapping[str, Sequence[int]] | None]]:
-    """Sizes and the shapes of the outputs; None where the model does not run at them."""
+) -> Iterator[tuple[dict[str, int], Mapping[str, Sequence[int]] | str]]:
+    """Sizes and the shapes of the outputs, or why the model does not run at them."""
     random = np.random.default_rng(0)
     for sizes in plan.usual_sizes():
         try:
             outputs = model.run(plan.draw(random, sizes, SCALES[0]))
-        except (RuntimeRefusedError, UnsupportedError, MemoryError):
-            yield sizes, None
+        except (RuntimeRefusedError, UnsupportedError, MemoryError) as error:
+            yield sizes, str(error) or "not enough memory"
         else:
             named = zip(model.outputs, outputs, strict=True)
             yield (

@@ -3,10 +3,12 @@ domain."""
 
 from __future__ import annotations
 
+import io
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
@@ -51,14 +53,25 @@ def candidates(kind: str, model: Path, variant: str = "", ends: float = math.inf
     """The forms of the model in a file, without external data, that a kind of conversion gives, those with
     the fewest nodes first; one variant alone if it is named. Empty where nothing in the model can be
     converted. Variants that would not be done when the time ``ends`` (monotonic clock) are left out. What
-    ONNX Runtime's tools raise is passed on."""
-    logging.getLogger("onnxruntime.transformers").setLevel(logging.ERROR)
+    ONNX Runtime's tools raise is passed on, what they print is dropped."""
     architectures = (variant,) if variant else _ARCHITECTURES
-    found = [_float16(model)] if kind == FLOAT16 else _fused(model, architectures, ends)
     different: dict[bytes, Candidate] = {}
-    for one in found:
-        different.setdefault(one.content, one)
+    with redirect_stdout(io.StringIO()), _warnings_disabled():
+        for one in [_float16(model)] if kind == FLOAT16 else _fused(model, architectures, ends):
+            different.setdefault(one.content, one)
     return sorted(different.values(), key=lambda one: one.nodes)
+
+
+@contextmanager
+def _warnings_disabled() -> Generator[None]:
+    """Without log messages below errors: the tools' loggers are called after their modules, without a common
+    parent."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def _float16(model: Path) -> Candidate:

@@ -90,6 +90,8 @@ class Decision:
         ) -> Verdict[PricedVariant]:
             return Verdict(variant, False, why, None, equivalence, comparison)  # noqa: FBT003
 
+        if self.minimal_ratio < 1.0 and variant.cost.total >= variant.start.total:
+            return refused("the objective is not lower")
         if not self._schedule.allows_check():
             return refused("no time was left to check the rewritten model")
         compared = self.equality.compare(lambda: model or self._lowered(variant.graph))

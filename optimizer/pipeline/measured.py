@@ -124,7 +124,7 @@ class MeasuredTrial(Trial[PricedVariant]):
         sizing = settle_sizes(lifted, prepared.inputs, prepared.given, original.opened, ends)
         self._sizing = sizing
         if sizing.runs is False:
-            raise NotRunError(refusal_of(self._request.options, sizing.guessed))
+            raise NotRunError(refusal_of(self._request.options, sizing.guessed, sizing.refused))
         schedule.running = original.first_run(sizing.plan)
         if original.is_large:
             original.release()
@@ -146,6 +146,9 @@ class MeasuredTrial(Trial[PricedVariant]):
             return f"no equal graph was found within the memory limit: the best needs {needed}"
         if variant.trace or variant.canonical:
             return ""
+        fixed = self._request.lifted.source.fixed_reason
+        if fixed is not None:
+            return f"{fixed}, so it cannot be rewritten"
         stopped_by = None if self._result is None else self._result.stopped_by
         if stopped_by == "budget":
             return "no rule was found to lower the predicted cost before the budget ended"

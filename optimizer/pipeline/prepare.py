@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -91,10 +92,17 @@ def prepare(request: Request) -> Prepared:
     return Prepared(request, usable, protected, canonicalise(lifted, protected), inputs, given)
 
 
-def refusal_of(options: Options, guessed: Sequence[str] = ()) -> str:
-    """Why the original does not run, at the requested sizes or at any tried for the ``guessed`` ones, and
-    what to do."""
+_MOST_OF_REASON = 200
+"""Characters of the runtime's message that are shown."""
+
+
+def refusal_of(options: Options, guessed: Sequence[str] = (), reason: str = "") -> str:
+    """Why the original does not run, at the requested sizes or at any tried for the ``guessed`` ones, with
+    the runtime's reason where it is known, and what to do."""
     sizes = ", ".join(f"{name}={size}" for name, size in options.dims.items())
     why = f"the original does not run at {sizes}" if sizes else "the original does not run on random inputs"
+    if reason:
+        message = reason.partition("\n")[0].rpartition("Status Message: ")[2].rpartition(" was false. ")[2]
+        why = f"{why} ({textwrap.shorten(message, _MOST_OF_REASON, placeholder=' …')})"
     wanted = f"valid sizes of {', '.join(guessed)} (--dim {guessed[0]}=SIZE)" if guessed else "other sizes"
     return f"{why}; give {wanted}, or --inputs"

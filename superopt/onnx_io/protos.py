@@ -187,18 +187,22 @@ def tensors_in_model(model: onnx.ModelProto) -> Iterator[TensorProto]:
         for attribute in function.attribute_proto:
             yield from _tensors_in_attribute(attribute)
         for node in function.node:
-            for attribute in node.attribute:
-                yield from _tensors_in_attribute(attribute)
+            yield from tensors_in_node(node)
     for training in model.training_info:
         yield from _tensors_in_graph(training.initialization)
         yield from _tensors_in_graph(training.algorithm)
 
 
+def tensors_in_node(node: onnx.NodeProto) -> Iterator[TensorProto]:
+    """Every tensor stored in the node's attributes and subgraphs."""
+    for attribute in node.attribute:
+        yield from _tensors_in_attribute(attribute)
+
+
 def _tensors_in_graph(graph: onnx.GraphProto) -> Iterator[TensorProto]:
     yield from _tensors_of_graph(graph)
     for node in graph.node:
-        for attribute in node.attribute:
-            yield from _tensors_in_attribute(attribute)
+        yield from tensors_in_node(node)
 
 
 def _tensors_of_graph(graph: onnx.GraphProto) -> Iterator[TensorProto]:

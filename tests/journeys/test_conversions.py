@@ -101,6 +101,15 @@ def test_transformers_get_operators_of_the_runtime(path: Path) -> None:
     assert check(path, other, samples=2).passed
 
 
+def test_the_tools_print_nothing(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Where ONNX Runtime's tool cannot infer shapes, it says so on standard output, and by warnings."""
+    nodes = [node("MatMul", "x w", "p"), node("Strange", "p", "y", domain="my")]
+    unknown = model(nodes, [value("x", [2, 3])], [value("y", [2, 3])], [weight("w", 3, 3)])
+    path.write_bytes(unknown.SerializeToString())
+    candidates(FUSED, path)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_nothing_is_fused_in_other_models(path: Path) -> None:
     path.write_bytes(products().SerializeToString())
     report = report_of(path, "--runtime", "onnxruntime")

@@ -109,6 +109,20 @@ def one(
     )
 
 
+def counted_loop() -> onnx.ModelProto:
+    """Doubles a tensor so many times."""
+    body = graph(
+        [node("Identity", "go", "goes"), node("Add", "v v", "w")],
+        [value("i", [], INT64), value("go", [], BOOL), value("v", [2])],
+        [value("goes", [], BOOL), value("w", [2])],
+    )
+    return model(
+        [node("Loop", "count - x", "y", body=body)],
+        [value("count", [], INT64), value("x", [2])],
+        [value("y", [2])],
+    )
+
+
 def one_hot() -> onnx.ModelProto:
     return model(
         [node("Unsqueeze", "x axes", "wide"), node("Equal", "wide classes", "is"),
@@ -190,6 +204,7 @@ CASES = (
     Case("logarithm", one("Log", FLOAT, ["n", 4]), {"x": Uniform(0.05, 1.0)}),
     Case("arc sine", one("Asin", FLOAT, ["n", 4]), {"x": Uniform(-0.95, 0.95)}),
     Case("one-hot", one_hot(), {"x": Integers(0, 10)}),
+    Case("trip count", counted_loop(), {"count": Integers(4, 12), "x": Numbers()}),
     Case("categories", categories(), {"x": Choice(("red", "green"))}),
     Case(
         "divisors and roots", root_of_quotient(),
@@ -301,6 +316,21 @@ def test_sizes_that_were_given_are_not_guessed() -> None:
     assert others[0] == {"batch": 1, "seq": 7}
     assert {sizes["seq"] for sizes in others} == {7}
     assert {sizes["batch"] for sizes in others} == {1, 2, 3}
+
+
+def test_larger_batches_are_tried_at_last() -> None:
+    """Of a model that takes the four largest of ``n`` numbers."""
+    made = model(
+        [node("TopK", "x k", "y i", axis=0)],
+        [value("x", ["n"])],
+        [value("y", [None]), value("i", [None], INT64)],
+        [tensor("k", [4], np.int64)],
+    )
+    lifted = lift(load_model(made))
+    sizing = settle_sizes(
+        lifted, plan_of(made), (), lambda: LoadedModel(made.SerializeToString(), 1), time.monotonic() + 60
+    )
+    assert (sizing.runs, sizing.sizes) == (True, {"n": 16})
 
 
 def test_the_first_sizes_that_the_model_runs_at() -> None:

@@ -349,6 +349,20 @@ def test_the_place_is_taken_or_kept(costs: MemoryCostStore) -> None:
     assert [rule.reason for rule in explanation.unused] == ["kept"]
 
 
+@pytest.mark.parametrize("objective", ["flops", "memory", "traffic", "launches"])
+def test_what_does_not_lower_the_objective_is_no_gain(objective: str, costs: MemoryCostStore) -> None:
+    """A convolution of a sequence, which would be written as one of an image of one row."""
+    sequence = made(
+        [node("Conv", "x w", "y", kernel_shape=[3], pads=[1, 1])],
+        [value("x", [2, 16, 40])],
+        [value("y", [2, 32, 40])],
+        [weight("w", 32, 16, 3)],
+    )
+    report = run(lift(load_model(sequence)), costs, objective=objective).report
+    assert (report.returned, report.why) == ("original", "the objective is not lower")
+    assert report.cost.before == report.cost.after
+
+
 @pytest.mark.parametrize("objective", ["flops", "memory"])
 def test_other_objectives(objective: str, costs: MemoryCostStore) -> None:
     report = run(lifted(skewed_products()), costs, objective=objective).report

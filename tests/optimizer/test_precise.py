@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -14,6 +15,7 @@ from superopt.errors import UnsupportedError
 from superopt.onnx_io import load_model
 from superopt.onnx_io.changes.probing import perturbed
 from superopt.optimizer.check.precise import PreciseModel
+from tests.onnx_io.kit import graph, model, node, tensor, value
 from tests.optimizer.equivalence_models import (
     NETWORKS,
     Made,
@@ -82,6 +84,29 @@ def test_convolutions_are_evaluated_in_double_precision() -> None:
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
     expected = np.einsum("nchwij,ocij->nohw", windows, weights["w1"]) + weights["b1"].reshape(1, -1, 1, 1)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_bodies_with_external_data_run_in_double_precision(tmp_path: Path) -> None:
+    """An initialiser of a branch and a constant in it, stored in a file beside the model."""
+    inside = tensor("w", np.arange(4, dtype=np.float32))
+    branch = graph(
+        [node("Constant", "", "c", value=tensor("c", np.full(4, 3, np.float32))), node("Mul", "x c", "m"),
+         node("Add", "m w", "r")],
+        [],
+        [value("r", [4])],
+        [inside],
+    )  # fmt: skip
+    other = graph([node("Neg", "x", "n")], [], [value("n", [4])])
+    made = model(
+        [node("If", "f", "y", then_branch=branch, else_branch=other)],
+        [value("f", [], TensorProto.BOOL), value("x", [4])],
+        [value("y", [4])],
+    )
+    onnx.save(made, tmp_path / "m.onnx", save_as_external_data=True, size_threshold=0, convert_attribute=True)
+    assert load_model(tmp_path / "m.onnx").has_external_data
+    x = np.array([1, -2, 0.5, 4], np.float32)
+    found = PreciseModel(load_model(tmp_path / "m.onnx"), 1).run({"f": np.array(1, bool), "x": x}, math.inf)
+    np.testing.assert_allclose(found.tensors["y"], 3 * x + np.arange(4))
 
 
 def test_perturbed_weights_are_one_unit_off() -> None:

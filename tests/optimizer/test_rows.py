@@ -66,6 +66,16 @@ CASES = {
     "a gate": between(node("Tanh", "a", "t"), node("Mul", "a t", "b"), written="Tanh Mul"),
     "a bias": between(node("Add", "a c", "b"), written="", weights=[VECTOR]),
     "a factor for each channel": between(node("Mul", "a c", "b"), written="Mul", weights=[VECTOR]),
+    "a gelu": between(
+        node("Div", "a r", "d"),
+        node("Erf", "d", "e"),
+        node("Add", "e o", "p"),
+        node("Mul", "a p", "q"),
+        node("Mul", "q n", "b"),
+        written="Div Erf Add Mul Mul",
+        weights=[tensor("r", 2**0.5), tensor("o", 1.0), NUMBER],
+    ),
+    "a difference from one": between(node("Sub", "o a", "b"), written="Sub", weights=[tensor("o", 1.0)]),
     "a bound": between(node("Max", "a n", "b"), written="Max", weights=[NUMBER]),
     "a number that all elements are added to": between(
         node("Add", "a n", "b"), written="Add", weights=[NUMBER]

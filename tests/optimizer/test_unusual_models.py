@@ -77,7 +77,10 @@ def test_a_size_that_no_memory_holds(costs: MemoryCostStore) -> None:
     report = optimize(model, rules(ASSOCIATIVE), options, Measured(costs)).report
     assert (report.returned, report.why) == (
         "original",
-        "the original does not run at n=99999999999; give other sizes, or --inputs",
+        (
+            "the original does not run at n=99999999999 (input x: not enough memory for 6,399,999,999,936 "
+            "elements); give other sizes, or --inputs"
+        ),
     )
     assert report.search.stopped_by == "not_run"
 

@@ -16,13 +16,16 @@ from onnx.inliner import inline_local_functions
 
 from superopt.domains import Array
 from superopt.errors import UnsupportedError
+from superopt.onnx_io.files.external import is_external, stored_tensor
 from superopt.onnx_io.files.source import IR_WITH_FREE_INITIALIZERS, SourceModel
+from superopt.onnx_io.files.stored import proto_of
 from superopt.onnx_io.protos import (
     STANDARD_DOMAINS,
     captured_names,
     constant_tensor,
     copy_without_graph,
     subgraphs,
+    tensors_in_node,
 )
 
 _REAL = frozenset((TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16))
@@ -119,11 +122,13 @@ class Nodewise:
         real: type[np.floating],
         results: Mapping[str, Array] | None = None,
     ) -> bytes:
-        """The node as a model in which every floating-point type is ``real``. ``operands`` gives types and
-        shapes, and the content of small constants; outputs are declared where ``results`` are known. Raises
-        UnsupportedError for a sparse or text constant."""
+        """The node as a model in which every floating-point type is ``real``, with its external data inside.
+        ``operands`` gives types and shapes, and the content of small constants; outputs are declared where
+        ``results`` are known. Raises UnsupportedError for a sparse or text constant."""
         node = onnx.NodeProto()
         node.CopyFrom(self._proto.graph.node[step.index])
+        for tensor in filter(is_external, tensors_in_node(node)):
+            tensor.CopyFrom(proto_of(stored_tensor(tensor, self._source.base), tensor.name))
         code = helper.np_dtype_to_tensor_dtype(np.dtype(real))
         _retype(node, code)
         model = copy_without_graph(self._proto)
