@@ -299,9 +299,12 @@ class SimulatedTrial(Trial[PlannedVariant]):
         if not self._rewrites:
             return
         rules, whole = RuleSet(self._prepared.usable, self._prepared.protected), self._planner
-        alone = Planner(whole.cluster.first, whole.objective, whole.licence, layout=whole.layout)
         most = self._request.options.max_candidates
-        by_one = self._substituted(start, rules, alone, _ALONE_SHARE, None if most is None else most // 2)
+        by_one: list[Rewritten] = []
+        if len(whole.cluster) > 1:
+            alone = Planner(whole.cluster.first, whole.objective, whole.licence, layout=whole.layout)
+            half = None if most is None else most // 2
+            by_one = self._substituted(start, rules, alone, _ALONE_SHARE, half)
         by_all = self._substituted(start, rules, whole, _REWRITING_SHARE, most)
         whole.deadline = self._until(_PLANNING_SHARE)
         in_turn = itertools.chain.from_iterable(itertools.zip_longest(by_all, by_one))
