@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +17,9 @@ from superopt.ir.graph import Graph, GraphOperator, Input, NodeId, Value, Weight
 from superopt.ir.plan import FusionGroup
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.base import Operator
+from superopt.ops.clipping import clip_of
 from superopt.ops.opaque import Opaque
+from superopt.ops.order import Clip
 from superopt.ops.roles import FusionRole
 from superopt.ops.traits import traits
 from superopt.optimizer.cost.machine import Residence, bytes_of, number_of
@@ -234,8 +236,13 @@ class _Extraction:
 
     def kernel(self) -> Kernel:
         members = self._group.members
+        clips = dict(self._clips())
+        gates = {self._graph.nodes[factor].inputs[0].node for factor in clips}
         for member in members:
-            self._add(member)
+            if member in clips:
+                self._add_clip(member, clips[member])
+            elif member not in gates:
+                self._add(member)
         outputs: list[tuple[int, int]] = []
         graph = self._graph
         for member in members:
@@ -280,6 +287,25 @@ class _Extraction:
             if source.is_weight and origin.comes_from_memory(self._graph.nodes[node].operator)
         )
         return weights >= LARGE_WEIGHTS and kernel.flops < _FETCHING * weights
+
+    def _clips(self) -> Iterator[tuple[NodeId, Clip]]:
+        """The clips in the group, by the factors that end them."""
+        nodes, members = self._graph.nodes, self._group.members
+        for member in members:
+            if traits(nodes[member].operator.name).role is not FusionRole.FACTOR:
+                continue
+            gate, factor = (value.node for value in nodes[member].inputs)
+            clip = clip_of(nodes[gate].operator, nodes[factor].operator) if gate in members else None
+            if clip is not None:
+                yield member, clip
+
+    def _add_clip(self, factor: NodeId, clip: Clip) -> None:
+        """A gate and its factor as the one operator that they are when lowered."""
+        node = self._graph.nodes[factor]
+        (operand,) = self._graph.nodes[node.inputs[0].node].inputs
+        place = self._place(operand)
+        self._places[node.value] = (len(self._steps), 0)
+        self._steps.append(KernelStep(clip, (place,), (self._type(node.value),)))
 
     def _add(self, node_id: NodeId) -> None:
         node = self._graph.nodes[node_id]

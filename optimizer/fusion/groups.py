@@ -2,8 +2,8 @@
 
 A group must be measured as one model for its price to be right: a convolution with the steps folded into its
 weights, a residual sum and an activation; a matrix product with its bias, which may be a matrix; a
-normalisation with the residual sum before it; a decomposed gelu. The tables list what *may* be fused; whether
-the runtime fuses it, and with what gain, is measured.
+normalisation with the residual sum before it; a clip; a decomposed gelu. The tables list what *may* be fused;
+whether the runtime fuses it, and with what gain, is measured.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from superopt.ir.graph import Graph, Input, Node, NodeId, Weight
 from superopt.ir.plan import FusionGroup
 from superopt.ir.types import TensorType
 from superopt.ops.base import Operator
+from superopt.ops.clipping import clip_of
 from superopt.ops.roles import FusionRole, Product
 from superopt.ops.traits import traits
 from superopt.optimizer.fusion.gates import TRANSPARENT, FreeNodes, gate_of
@@ -55,15 +56,15 @@ def group_of(graph: Graph, node_id: NodeId, free: FreeNodes) -> FusionGroup:
     chain = chain_of(graph, node_id, free)
     if chain is not None:
         return chain
-    residual = _residual_of(graph, node_id, free)
-    if residual is not None:
-        return residual
-    return gate_of(
-        graph,
-        node_id,
-        free,
-        lambda member: chain_of(graph, member, free) is None and _residual_of(graph, member, free) is None,
-    ) or FusionGroup(node_id, (node_id,))
+    for other in (_residual_of, _clip_of):
+        found = other(graph, node_id, free)
+        if found is not None:
+            return found
+
+    def is_available(member: NodeId) -> bool:
+        return all(other(graph, member, free) is None for other in (chain_of, _residual_of, _clip_of))
+
+    return gate_of(graph, node_id, free, is_available) or FusionGroup(node_id, (node_id,))
 
 
 def chain_of(graph: Graph, node_id: NodeId, free: FreeNodes) -> FusionGroup | None:
@@ -125,7 +126,30 @@ def _grow(graph: Graph, head: NodeId, free: FreeNodes) -> FusionGroup:
             break
         members.append(follower.id)
         node, stage = follower, following
-    return FusionGroup(head, tuple(members))
+    clipped = _clipped_by(graph, node, free) if stage is _Stage.ACTIVATED else None
+    return FusionGroup(head, (*members, clipped.id) if clipped else tuple(members))
+
+
+def _clip_of(graph: Graph, node_id: NodeId, free: FreeNodes) -> FusionGroup | None:
+    """A gate and the factor that makes it a clip, one node when lowered, if the node is one of these and the
+    gate ends no product."""
+    node = graph.nodes[node_id]
+    if _role(node) is FusionRole.FACTOR:
+        node = graph.nodes[node.inputs[0].node]
+    if node.id in free or chain_of(graph, node.id, free) is not None:
+        return None
+    clipped = _clipped_by(graph, node, free)
+    if clipped is None or node_id not in (node.id, clipped.id):
+        return None
+    return FusionGroup(clipped.id, (node.id, clipped.id))
+
+
+def _clipped_by(graph: Graph, gate: Node, free: FreeNodes) -> Node | None:
+    """The factor that makes a gate a clip, if only that reads it."""
+    factor = _only_user(graph, gate)
+    if factor is None or factor.id in free or _role(factor) is not FusionRole.FACTOR:
+        return None
+    return factor if clip_of(gate.operator, graph.nodes[factor.inputs[1].node].operator) else None
 
 
 def _stage_after(

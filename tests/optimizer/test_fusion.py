@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 
+import onnx
 import pytest
 
 from superopt.ir import Graph, Value
-from superopt.ops.activation import Erf, Relu, Sigmoid, Tanh
+from superopt.ir.graph import Weight
+from superopt.ir.types import ElementType, TensorType
+from superopt.ops.activation import Erf, HardSigmoid, Relu, Sigmoid, Tanh
 from superopt.ops.affine import Affine, BiasAdd, ChannelScale
 from superopt.ops.convolution import Conv
 from superopt.ops.elementwise import Add, Divide, Multiply, Power, Scale, Sqrt, Subtract
@@ -16,6 +20,9 @@ from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.normalization import LayerNormalization
 from superopt.ops.reduction import ReduceMean
 from superopt.ops.shape import Broadcast
+from superopt.optimizer.cost import Sizes
+from superopt.optimizer.cost.kernel import kernel_of
+from superopt.optimizer.cost.measuring.kernel_model import kernel_model
 from superopt.optimizer.fusion import partition
 from tests.optimizer.graphs import Builder
 
@@ -136,9 +143,40 @@ def broadcast_vanishes(b: Builder) -> Value:
     return b.add(Add(), b.input("x", 3, 8), b.add(Broadcast((3, 8)), b.input("y", 8)))
 
 
+def six(b: Builder) -> Value:
+    return b.editor.add(Weight("six", TensorType(ElementType.FLOAT, ()), 6)).value
+
+
+def clipped(b: Builder, x: Value, alpha: Fraction = Fraction(1, 6), beta: int = 0) -> Value:
+    """Between 0 and 6, if these are the numbers."""
+    return b.add(Scale(), b.add(HardSigmoid(alpha, beta), x), six(b))
+
+
+def convolution_clipped(b: Builder) -> Value:
+    return b.add(Multiply(), clipped(b, conv(b, b.input("x", 1, 4, 6, 6))), b.input("y", 1, 4, 6, 6))
+
+
+def sum_clipped(b: Builder) -> Value:
+    return clipped(b, b.add(Add(), b.input("x", 3, 8), b.input("y", 3, 8)))
+
+
+def clipped_otherwise(b: Builder) -> Value:
+    x = conv(b, b.input("x", 1, 4, 6, 6))
+    return clipped(b, clipped(b, x, Fraction(1, 5)), beta=1)
+
+
+def clipped_and_read_in_between(b: Builder) -> Value:
+    gate = b.add(HardSigmoid(Fraction(1, 6), 0), conv(b, b.input("x", 1, 4, 6, 6)))
+    return b.add(Add(), b.add(Scale(), gate, six(b)), gate)
+
+
 @pytest.mark.parametrize(
     ("make", "groups"),
     [
+        (convolution_clipped, "conv hard_sigmoid scale | mul"),
+        (sum_clipped, "add | hard_sigmoid scale"),
+        (clipped_otherwise, "conv hard_sigmoid | scale | hard_sigmoid | scale"),
+        (clipped_and_read_in_between, "conv hard_sigmoid | scale | add"),
         (convolution_with_everything, "conv bias_add affine add relu"),
         (two_convolutions_summed, "conv | conv add relu"),
         (convolution_read_twice, "conv | relu | add"),
@@ -178,6 +216,18 @@ def described(graph: Graph) -> str:
         for group in found.values()
     ]
     return " | ".join(text for _, text in sorted(texts))
+
+
+def test_a_clip_is_one_step_of_a_kernel_and_one_node() -> None:
+    b = Builder()
+    graph = b.graph(convolution_clipped(b))
+    group = next(iter(partition(graph, graph.weight_only).values()))
+    kernel = kernel_of(graph, group, graph.weight_only, frozenset(), Sizes(graph, {}))
+    assert [step.operator.name for step in kernel.steps] == ["conv", "clip"]
+    assert [node.op_type for node in onnx.load_from_string(kernel_model(kernel)).graph.node] == [
+        "Conv",
+        "Clip",
+    ]
 
 
 def test_members_know_one_group() -> None:

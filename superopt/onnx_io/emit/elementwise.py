@@ -12,7 +12,7 @@ import numpy as np
 
 from superopt.errors import UnsupportedError
 from superopt.ir.dimensions import Dimension
-from superopt.ir.graph import Node, Value, Weight
+from superopt.ir.graph import GraphOperator, Node, Value
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.emit.recipes import Emission, Number, Operand, Recipe, Writer
 from superopt.onnx_io.emit.shape import RuntimeShape, repeated_number
@@ -22,6 +22,7 @@ from superopt.onnx_io.protos import dtype_of
 from superopt.ops.activation import Gelu, HardSigmoid, HardSwish, LogSoftmax, Silu, Softmax
 from superopt.ops.affine import ChannelOperator
 from superopt.ops.base import Operator, axis_of
+from superopt.ops.clipping import clip_of
 from superopt.ops.convolution import Conv
 from superopt.ops.elementwise import Add, Divide, Multiply, Power, Scale, Subtract, Sum
 from superopt.ops.order import Clip, Extremum, Maximum, Minimum
@@ -128,10 +129,10 @@ def scale(emission: Emission, node: Node) -> Recipe:
     is why the factor of a convolution has none for images of any size."""
     assert isinstance(node.operator, Scale)
     data, factor = node.inputs
-    gate = _clipped(emission, data, factor)
-    if gate is not None:
-        assert isinstance(gate.operator, HardSigmoid)
-        return _between(emission, node, gate.inputs[0], 0, 1 / Fraction(gate.operator.alpha))
+    gate = emission.producer(data, HardSigmoid)
+    clipped = None if gate is None else clip_of(gate.operator, _source(emission, factor))
+    if gate is not None and clipped is not None:
+        return _between(emission, node, gate.inputs[0], clipped.low, clipped.high)
     target = () if emission.producer(data, Conv) else emission.type(data).shape
     single = single_element(emission, Operand(factor), target)
 
@@ -141,14 +142,8 @@ def scale(emission: Emission, node: Node) -> Recipe:
     return Recipe(node.values, (Operand(data), single.operand), write)
 
 
-def _clipped(emission: Emission, data: Value, factor: Value) -> Node | None:
-    """The hard sigmoid whose product with the factor is a clipped identity, if any."""
-    gate = emission.producer(data, HardSigmoid)
-    number = emission.graph[emission.resolve(factor).node].operator
-    if gate is None or not isinstance(gate.operator, HardSigmoid) or not isinstance(number, Weight):
-        return None
-    fits = number.number is not None and gate.operator.alpha * number.number == 1 and gate.operator.beta == 0
-    return gate if fits else None
+def _source(emission: Emission, value: Value) -> GraphOperator:
+    return emission.graph[emission.resolve(value).node].operator
 
 
 def clip(emission: Emission, node: Node) -> Recipe:
