@@ -19,7 +19,6 @@ from superopt.ir.types import ElementType, TensorType
 from superopt.ops.base import Operator
 from superopt.ops.clipping import clip_of
 from superopt.ops.opaque import Opaque
-from superopt.ops.order import Clip
 from superopt.ops.roles import FusionRole
 from superopt.ops.traits import traits
 from superopt.optimizer.cost.machine import Residence, bytes_of, number_of
@@ -288,7 +287,7 @@ class _Extraction:
         )
         return weights >= LARGE_WEIGHTS and kernel.flops < _FETCHING * weights
 
-    def _clips(self) -> Iterator[tuple[NodeId, Clip]]:
+    def _clips(self) -> Iterator[tuple[NodeId, Operator]]:
         """The clips in the group, by the factors that end them."""
         nodes, members = self._graph.nodes, self._group.members
         for member in members:
@@ -299,7 +298,7 @@ class _Extraction:
             if clip is not None:
                 yield member, clip
 
-    def _add_clip(self, factor: NodeId, clip: Clip) -> None:
+    def _add_clip(self, factor: NodeId, clip: Operator) -> None:
         """A gate and its factor as the one operator that they are when lowered."""
         node = self._graph.nodes[factor]
         (operand,) = self._graph.nodes[node.inputs[0].node].inputs
