@@ -136,10 +136,8 @@ def _clip_of(graph: Graph, node_id: NodeId, free: FreeNodes) -> FusionGroup | No
     node = graph.nodes[node_id]
     if _role(node) is FusionRole.FACTOR:
         node = graph.nodes[node.inputs[0].node]
-    if node.id in free or chain_of(graph, node.id, free) is not None:
-        return None
-    clipped = _clipped_by(graph, node, free)
-    if clipped is None or node_id not in (node.id, clipped.id):
+    clipped = None if node.id in free else _clipped_by(graph, node, free)
+    if clipped is None or node_id not in (node.id, clipped.id) or chain_of(graph, node.id, free) is not None:
         return None
     return FusionGroup(clipped.id, (node.id, clipped.id))
 
