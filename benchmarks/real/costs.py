@@ -40,6 +40,7 @@ def main() -> int:
     parser.add_argument("--most-megabytes", type=float, default=700.0, help="of weights")
     parser.add_argument("--out", type=Path, default=Path("docs"))
     arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
     failed = 0
     with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as executor:
