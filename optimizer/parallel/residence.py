@@ -28,10 +28,16 @@ def kept_regions(placements: Iterable[Placement], shape: tuple[int, ...]) -> dic
     return {device: tuple(regions) for device, regions in found.items()}
 
 
-def residences(placements: Iterable[Placement], shape: tuple[int, ...]) -> tuple[Placement, ...]:
+def residences(
+    placements: Iterable[Placement], shape: tuple[int, ...], terms: Placement | None = None
+) -> tuple[Placement, ...]:
     """The placements in which a state stays, given those in which it is read: those that are not parts of
-    another. Of a sum, the first term is the state."""
-    distinct = list(dict.fromkeys(place.of_terms((0,)) for place in placements))
+    another. Of a sum, the first term is the state, unless it may stay in the ``terms`` in which it is
+    computed and nothing reads it otherwise."""
+    read = list(dict.fromkeys(placements))
+    if terms is not None and terms.partial > 1 and read == [terms]:
+        return (terms,)
+    distinct = list(dict.fromkeys(place.of_terms((0,)) for place in read))
     regions = [regions_of(place, shape) for place in distinct]
     return tuple(
         place

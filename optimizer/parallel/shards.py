@@ -204,7 +204,8 @@ class _Building:
                 else self._read.get(Value(state.input, 0), ())
             )
         ]
-        return residences(read, shape) if read else (summed(made),)
+        terms = made if all(state.role.is_sum for state in states) else None
+        return residences(read, shape, terms) if read else (summed(made),)
 
     def _segment(self, device: int) -> _Open:
         if device not in self._open:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from superopt.ir.types import TensorType
 from superopt.ops import Operator
-from superopt.ops.linearity import linear_inputs
+from superopt.ops.linearity import linear_inputs, rounded_inputs
 from superopt.ops.splits import SplitKind, Splits, TaskDimension
 
 TERM = "term"
@@ -20,9 +20,11 @@ TERM = "term"
 @dataclass(frozen=True, slots=True)
 class TermDimension(TaskDimension):
     """A dimension along which the operands ``slots`` are partial sums: a task reads one term of each, and the
-    other operands whole. It has no extent (0), because a sum may have any number of terms."""
+    other operands whole. It has no extent (0), because a sum may have any number of terms. Where it
+    ``rounds``, each term is rounded by itself, and the result is not that of one device."""
 
     slots: tuple[int, ...] = ()
+    rounds: bool = False
 
 
 def with_terms(
@@ -32,9 +34,10 @@ def with_terms(
     it is jointly linear."""
     if not all(type_.element.is_float for type_ in outputs):
         return splits
+    exact, rounded = linear_inputs(operator, len(inputs)), rounded_inputs(operator)
     found = tuple(
-        TermDimension(0, SplitKind.REDUCTION, slots)
-        for slots in linear_inputs(operator, len(inputs))
+        TermDimension(0, SplitKind.REDUCTION, slots, slots not in exact)
+        for slots in (*exact, *rounded)
         if all(inputs[slot].element.is_float for slot in slots)
     )
     return Splits((*splits.dimensions, *found), splits.inputs, splits.outputs) if found else splits

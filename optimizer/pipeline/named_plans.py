@@ -17,6 +17,7 @@ from superopt.optimizer.parallel.search.planner import Planner
 from superopt.optimizer.parallel.search.subject import Subject, plannable
 from superopt.optimizer.parallel.simulator import ParallelObjective
 from superopt.optimizer.parallel.simulator.prices import Prices
+from superopt.optimizer.parallel.strategies.inexact import compressed_by
 from superopt.optimizer.parallel.strategies.plans import StrategyPlanner
 from superopt.optimizer.parallel.strategies.reading import strategy_named
 from superopt.optimizer.parallel.topology import Cluster
@@ -30,6 +31,8 @@ from superopt.optimizer.parallel.training_plans.sharded_states import (
 )
 from superopt.optimizer.pipeline.prepare import Request
 from superopt.optimizer.pipeline.verdict import PlannedVariant
+
+_ROUNDS = "; each device rounds its gradients before they are added: on devices it is not equal to the step"
 
 _TOLD_EVERY = 50
 """Candidates of a joint fusion between two reports of its progress."""
@@ -115,4 +118,5 @@ class NamedPlans:
             )
         title = strategy.identity or Path(name).name
         chosen = self.planner.evaluated(planned.subject, Proposal(title, Origin.GIVEN, planned.plan))
-        return PlannedVariant(planned.graph, (), (), planned.subject, chosen, strategy)
+        caveat = _ROUNDS if compressed_by(strategy) else ""
+        return PlannedVariant(planned.graph, (), (), planned.subject, chosen, strategy, caveat)

@@ -229,7 +229,7 @@ class SimulatedTrial(Trial[PlannedVariant]):
             cluster = self._cluster
             return for_devices(self._request.lifted, variant.graph, variant.plan, cluster.name, len(cluster))
 
-        predicted = self._predicted(variant.chosen)
+        predicted = f"{self._predicted(variant.chosen)}{variant.caveat}"
         if variant.is_changed:
             if self._equality is None:
                 return Verdict(variant, False, self._unchecked)  # noqa: FBT003

@@ -18,7 +18,7 @@ from superopt.optimizer.search import TraceStep
 if TYPE_CHECKING:
     from superopt.optimizer.parallel.search.candidates import SimulatedPlan
     from superopt.optimizer.parallel.search.subject import Subject
-    from superopt.optimizer.parallel.strategies.model import Strategy
+from superopt.optimizer.parallel.strategies.model import Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,13 @@ class PricedVariant(Variant):
 @dataclass(frozen=True, slots=True)
 class PlannedVariant(Variant):
     """A variant for a cluster, with its plan as the simulator evaluates it, and the strategy by which its
-    graph and plan were made, if any."""
+    graph and plan were made, if any. ``caveat`` ends the sentence about it: what devices do otherwise than
+    one."""
 
     subject: Subject
     chosen: SimulatedPlan
     strategy: Strategy | None = None
+    caveat: str = ""
 
     @property
     def is_changed(self) -> bool:

@@ -31,7 +31,8 @@ _FLOATS = frozenset(("FLOAT", "DOUBLE", "FLOAT16", "BFLOAT16"))
 
 
 class Role(enum.StrEnum):
-    """What a state is. A second moment is never negative; a counter is a whole number."""
+    """What a state is. A second moment is never negative; a counter is a whole number. Gradients that are
+    applied in a later step are delayed, and a residual is what compressing a gradient left out."""
 
     PARAMETER = "parameter"
     MOMENT = "moment"
@@ -40,6 +41,13 @@ class Role(enum.StrEnum):
     ACCUMULATOR = "accumulator"
     COUNTER = "counter"
     SCALE = "scale"
+    DELAYED = "delayed"
+    RESIDUAL = "residual"
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether each device may hold a term of such a state, as it does of a gradient."""
+        return self in (Role.DELAYED, Role.RESIDUAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +101,8 @@ class StepDescription:
 
     ``loss`` is the output with the loss, a scalar. ``data`` are the inputs that every batch supplies; their
     first axis counts samples. ``seed`` is the int64 scalar input with the seed of random masks, if any. All
-    other inputs are states, or the learning rate.
+    other inputs are states, or the learning rate. ``compressed`` are the parameters whose gradients are
+    rounded to half precision before devices add theirs.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -104,6 +113,7 @@ class StepDescription:
     data: tuple[str, ...]
     learning_rate: LearningRate
     seed: str | None = None
+    compressed: tuple[str, ...] = ()
     format: Literal[1] = FORMAT
 
     @cached_property
@@ -132,6 +142,11 @@ def write_description(model: onnx.ModelProto, description: StepDescription) -> N
     """Sets the metadata property of the model, in place; raises InvalidModelError as
     ``require_description`` does."""
     require_description(model, description, "the step")
+    replace_description(model, description)
+
+
+def replace_description(model: onnx.ModelProto, description: StepDescription) -> None:
+    """Sets the metadata property of a model whose initialisers may be elsewhere, in place."""
     kept = [entry for entry in model.metadata_props if entry.key != PROPERTY]
     del model.metadata_props[:]
     model.metadata_props.extend(kept)
@@ -230,6 +245,10 @@ def _defects(model: _Interface, description: StepDescription) -> Iterator[str]:
             yield f"data {name!r} is no input of the model; its inputs are {_listed(model.inputs)}"
         elif model.inputs[name].shape == ():
             yield f"data {name!r}: expected a first axis that counts samples, got a scalar"
+    for name in description.compressed:
+        owner = description.by_name.get(name)
+        if owner is None or owner.role is not Role.PARAMETER:
+            yield f"compressed: expected the name of a parameter, got {name!r}"
     yield from _scalar_defects(model, description)
     yield from _unexplained(model, description)
 

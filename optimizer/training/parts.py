@@ -13,7 +13,8 @@ from superopt.onnx_io import LiftedModel
 from superopt.onnx_io.training.running_statistics import Statistic
 from superopt.ops import Opaque
 from superopt.optimizer.training.precision.scaling import LOSS_SCALE
-from superopt.optimizer.training.precision.subject import Feeds, Subject
+from superopt.optimizer.training.precision.subject import Subject
+from superopt.optimizer.training.trial_batches import Feeds
 from superopt.optimizer.training.updates import MICROSTEP, STEP
 from superopt.traversal import postorder
 

@@ -97,6 +97,7 @@ COMMANDS: Mapping[str, Command | Group] = {
         {
             "build": Command("Write the strategy of one of AutoDist's builders.", "strategy"),
             "auto": Command("Search for the fastest strategy by simulation.", "strategy"),
+            "apply": Command("Write the step of a strategy with staleness or compressors.", "strategy"),
             "import": Command("Read a strategy in AutoDist's published format.", "strategy"),
             "export": Command("Write a strategy in AutoDist's published format.", "strategy"),
         },

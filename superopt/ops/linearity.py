@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from superopt.ops.base import Operator, attributes_of
+from superopt.ops.precision import Cast
 
 _NO_ACTIVATION = "none"
 
@@ -16,4 +17,10 @@ def linear_inputs(operator: Operator, count: int) -> tuple[tuple[int, ...], ...]
     return (tuple(range(count)),) if operator.linear and count else operator.linear_in
 
 
-__all__ = ["linear_inputs"]
+def rounded_inputs(operator: Operator) -> tuple[tuple[int, ...], ...]:
+    """The sets of inputs in which the operator is jointly linear but for rounding, which no axiom claims: of
+    a conversion to another precision, its only one."""
+    return ((0,),) if isinstance(operator, Cast) else ()
+
+
+__all__ = ["linear_inputs", "rounded_inputs"]

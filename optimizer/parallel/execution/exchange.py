@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
-from superopt.optimizer.parallel.boxes import Region, cut, meet, volume
+import numpy as np
+
+from superopt.domains import Array
+from superopt.optimizer.parallel.boxes import Region, cut, meet, regions_of_parts, volume
 from superopt.optimizer.parallel.communication import (
     REDUCTIONS,
     CollectiveKind,
@@ -28,6 +31,19 @@ class Held(Generic[A]):
     placement: Placement
     shape: tuple[int, ...]
     shards: Mapping[int, A]
+
+
+def gathered(placement: Placement, shape: tuple[int, ...], shard: Callable[[int], Array]) -> Array:
+    """A whole tensor on the host from the shards of its devices, with terms added."""
+    whole: Array | None = None
+    boxes = regions_of_parts(placement.degrees, shape)
+    for box, (_, terms) in zip(boxes, placement.holders(), strict=True):
+        first, *others = (shard(copies[0]) for copies in terms)
+        total = sum(others, start=first)
+        whole = np.empty(shape, total.dtype) if whole is None else whole
+        whole[tuple(slice(start, stop) for start, stop in box)] = total
+    assert whole is not None, "a tensor has parts"
+    return whole
 
 
 class Exchange(Generic[A]):

@@ -19,7 +19,7 @@ from superopt.ir.plan import Plan
 from superopt.onnx_io.emit.folding import Folder
 from superopt.optimizer.parallel.boxes import Region
 from superopt.optimizer.parallel.communication import CollectiveStep, summed
-from superopt.optimizer.parallel.execution.exchange import Exchange, Held
+from superopt.optimizer.parallel.execution.exchange import Exchange, Held, gathered
 from superopt.optimizer.parallel.execution.machine import A, Machine
 from superopt.optimizer.parallel.execution.memory import DeviceMemory
 from superopt.optimizer.parallel.execution.planned_work import PlannedWork, is_given
@@ -232,12 +232,7 @@ class _Running(Generic[A]):
         if is_given(self._graph, self._graph[value.node]):
             return self._given(value)
         held = self._held[value, self._finals[value][0], NOT_FETCHED]
-        distinct = {box: device for device, box in regions_of(held.placement, held.shape).items()}
-        first = min(distinct.values())
-        pieces = [(box, self._machine.move(held.shards[device], first)) for box, device in distinct.items()]
-        if len(pieces) == 1:
-            return self._machine.get(pieces[0][1])
-        return self._machine.get(self._machine.joined(pieces, held.shape))
+        return gathered(held.placement, held.shape, lambda device: self._machine.get(held.shards[device]))
 
     def _expect(self, step: StepStates | None) -> None:
         """Notes in which placements every tensor is read, how often, and where outputs end."""
@@ -257,7 +252,8 @@ class _Running(Generic[A]):
             states = () if step is None else step.by_next.get(value, ())
             read = [place for state in states for place in self._places_of(state.input)]
             shape = shape_of(tensor_of(self._graph, value))
-            self._finals[value] = residences(read, shape) if read else (summed(made),)
+            terms = made if all(state.role.is_sum for state in states) else None
+            self._finals[value] = residences(read, shape, terms) if read else (summed(made),)
             for place in self._finals[value]:
                 self._reads[value, place, NOT_FETCHED] += 1
                 self._wanted[value][place] = None

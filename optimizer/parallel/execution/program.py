@@ -20,7 +20,7 @@ from superopt.onnx_io.protos import dtype_of
 from superopt.optimizer.cost.runtime.session import LoadedModel
 from superopt.optimizer.parallel.boxes import Region
 from superopt.optimizer.parallel.communication import CollectiveKind, CollectiveStep
-from superopt.optimizer.parallel.execution.exchange import Exchange, Held
+from superopt.optimizer.parallel.execution.exchange import Exchange, Held, gathered
 from superopt.optimizer.parallel.execution.executor import Execution, box_of
 from superopt.optimizer.parallel.execution.host import HostMachine
 from superopt.optimizer.parallel.placement import Placement, regions_of
@@ -298,11 +298,7 @@ class _Running:
             return self._inputs[name]
         place = _placement(entry["placement"])
         shards = self._delivered.get((name, place), self._made[name])
-        regions = regions_of(place, tuple(entry["shape"]))
-        whole = np.empty(entry["shape"], next(iter(shards.values())).dtype)
-        for device, region in regions.items():
-            whole[tuple(slice(start, stop) for start, stop in region)] = shards[device]
-        return whole
+        return gathered(place, tuple(entry["shape"]), shards.__getitem__)
 
     def _fed(self, feed: FeedEntry, device: int) -> Array:
         if feed["placement"] is None:

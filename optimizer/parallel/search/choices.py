@@ -40,9 +40,9 @@ Licence = Callable[[Operation, int], bool]
 
 
 def everything(operation: Operation, dimension: int) -> bool:
-    """Licence to divide every divisible dimension."""
-    del operation, dimension
-    return True
+    """Licence to divide every divisible dimension where the result is that of one device."""
+    own = operation.splits.dimensions[dimension]
+    return not (isinstance(own, TermDimension) and own.rounds)
 
 
 def useful_dimensions(subject: Subject, licence: Licence = everything) -> tuple[tuple[int, ...], ...]:

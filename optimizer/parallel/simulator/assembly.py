@@ -195,7 +195,8 @@ class Assembly:
         if not read:
             return [(port, own.reduces[port])]
         shape = shape_of(self._operations.all[number].outputs[port])
-        return [(port, self._prices.number(place)) for place in residences(read, shape)]
+        terms = places[own.makes[port]] if all(state.is_sum for state in states) else None
+        return [(port, self._prices.number(place)) for place in residences(read, shape, terms)]
 
     def _exchange(self, number: int, own: Division, port: int, have: int, want: int) -> Exchange | None:
         if have == want:

@@ -51,13 +51,14 @@ class WeightUses:
 
 @dataclass(frozen=True, slots=True)
 class StateUses:
-    """A state that is computed: the input with its present value, its readers, as of a weight, and the number
-    and port of its next value."""
+    """A state that is computed: the input with its present value, its readers, as of a weight, the number and
+    port of its next value, and whether devices may hold terms of it."""
 
     input: NodeId
     type: TensorType
     users: tuple[tuple[int, int], ...]
     made: tuple[int, int]
+    is_sum: bool
 
 
 class Operations:
@@ -125,7 +126,13 @@ class Operations:
         """The states whose next values operations compute, and that others read."""
         step = self.step
         return tuple(
-            StateUses(state.input, self.inputs[state.input].type, self.inputs[state.input].users, made)
+            StateUses(
+                state.input,
+                self.inputs[state.input].type,
+                self.inputs[state.input].users,
+                made,
+                state.role.is_sum,
+            )
             for state in (() if step is None else step.states)
             if state.input in self.inputs and state.next.node in self.numbers
             for made in ((self.numbers[state.next.node], state.next.port),)

@@ -22,6 +22,7 @@ from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.subject import Operation, Subject, plannable
 from superopt.optimizer.parallel.simulator.prices import Prices
 from superopt.optimizer.parallel.strategies.cutting import Cutter
+from superopt.optimizer.parallel.strategies.inexact import RoundedGradients, compressed_by, require_applied
 from superopt.optimizer.parallel.strategies.merging import Merging, Piece
 from superopt.optimizer.parallel.strategies.model import (
     Collective,
@@ -36,7 +37,6 @@ from superopt.optimizer.parallel.strategies.variables import (
     DeviceNames,
     Variable,
     in_equal_parts,
-    require_exact,
     require_strategy,
     serves_rows,
     variables_of,
@@ -73,13 +73,14 @@ class PlannedStep:
 @dataclass
 class StrategyPlanner:
     """Plans one step by strategies on the cluster of the ``prices``. ``graph`` is one returned by
-    ``plannable``."""
+    ``plannable``; ``whole`` are operations that all devices run alike in any case."""
 
     graph: Graph
     layout: StepLayout
     prices: Prices
     licence: Licence = everything
-    _timetables: dict[Mesh, Timetable] = field(default_factory=dict[Mesh, Timetable])
+    whole: frozenset[NodeId] = frozenset()
+    _timetables: dict[Mesh, Timetable] = field(default_factory=dict[Mesh, Timetable], init=False)
 
     @property
     def cluster(self) -> Cluster:
@@ -102,7 +103,7 @@ class StrategyPlanner:
         if known is None:
             assert self.subject.step is not None, "strategies are for training steps"
             sharded = ShardedStates(
-                self.subject, self.subject.step, mesh, self.licence, row_sums(self.subject)
+                self.subject, self.subject.step, mesh, self.licence, row_sums(self.subject) | self.whole
             )
             known = Timetable(self.subject, sharded, variables_of(self.subject, sharded), self.prices)
             self._timetables[mesh] = known
@@ -110,12 +111,21 @@ class StrategyPlanner:
 
     def planned(self, strategy: Strategy) -> PlannedStep:
         """The step by that strategy. Raises InvalidOptionError for one that does not fit the step or the
-        cluster, or whose training is not that of one device."""
+        cluster, or that delays or compresses gradients otherwise than the step."""
         require_strategy(strategy, self.variables, self.cluster)
-        require_exact(strategy)
+        require_applied(strategy, self.variables, self.subject, self.layout.description.compressed)
+        compressed = compressed_by(strategy)
+        planner = self._rounding(compressed) if compressed else self
         names = DeviceNames(self.cluster)
         mesh = Mesh.of(self.cluster, sorted(names.numbers[name] for name in strategy.replicas))
-        return _Planning(self, strategy, names, self.timetable(mesh)).planned()
+        return _Planning(planner, strategy, names, planner.timetable(mesh)).planned()
+
+    def _rounding(self, compressed: Sequence[str]) -> StrategyPlanner:
+        """The planner whose devices round their gradients of these parameters."""
+        rounded = RoundedGradients.of(self.subject, self.licence, compressed)
+        return StrategyPlanner(
+            rounded.graph, self.layout, self.prices, rounded.licence, self.whole | rounded.whole
+        )
 
 
 @dataclass
@@ -208,7 +218,7 @@ class _Planning:
         graph = plannable(graph)
         subject = Subject.of(graph, layout)
         assert subject.step is not None
-        sums, licence = row_sums(subject), self.planner.licence
+        sums, licence = row_sums(subject) | self.planner.whole, self.planner.licence
         base = ShardedStates(subject, subject.step, self.mesh, licence, sums).replicated
         how: dict[NodeId, Parallelism] = {
             operation.node: self._mapping(operation, choice)

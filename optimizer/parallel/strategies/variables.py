@@ -257,28 +257,6 @@ def _group_defects(strategy: Strategy, known: Mapping[str, Variable]) -> Iterato
                 yield f"group {own.group}: expected one spec and compressor, got those of {both}"
 
 
-def require_exact(strategy: Strategy) -> None:
-    """Raises InvalidOptionError, naming the field, for a strategy whose training is not that of one
-    device."""
-    for variable in strategy.variables:
-        for synchronizer in variable.synchronizers:
-            what = _inexact(synchronizer)
-            if what:
-                raise InvalidOptionError(
-                    f"strategy: variable {bare(variable.name)!r}: {what}, which changes what is trained: "
-                    "such a strategy can be read and written, but not planned"
-                )
-
-
-def _inexact(synchronizer: Server | Collective) -> str:
-    if isinstance(synchronizer, Collective):
-        compressor = synchronizer.compressor.value
-        return "" if compressor == "none" else f"compressor is {compressor}"
-    if not synchronizer.sync:
-        return "sync is false"
-    return f"staleness is {synchronizer.staleness}" if synchronizer.staleness else ""
-
-
 def _listed(names: Sequence[str], most: int = 8) -> str:
     shown = ", ".join(names[:most])
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from superopt.ir.graph import NodeId, Value
 from superopt.ops.splits import SplitKind
@@ -38,6 +39,7 @@ class Derivation:
             for operation in self.subject.operations
             for port in range(len(operation.outputs))
         }
+        kept |= self._held
         while True:
             labels, sums = self._labels(kept)
             remaining = (kept & sums) - self._read_whole(labels)
@@ -49,7 +51,7 @@ class Derivation:
         """The task dimension along which each operation is divided, or COPIED, if readers take the partial
         sums among ``kept`` as they are; and all values that are partial sums then."""
         divided = self._given()
-        sums: set[Value] = set()
+        sums = set(self._held)
         labels: list[int] = []
         for operation in self.subject.operations:
             label = self._label(operation, divided, sums & kept)
@@ -64,6 +66,12 @@ class Derivation:
                 elif is_summed(operation, label, port):
                     sums.add(value)
         return labels, sums
+
+    @cached_property
+    def _held(self) -> frozenset[Value]:
+        """The states of which devices may hold terms."""
+        states = () if self.subject.step is None else self.subject.step.states
+        return frozenset(Value(state.input, 0) for state in states if state.role.is_sum)
 
     def _given(self) -> Axes:
         """The inputs that are divided."""

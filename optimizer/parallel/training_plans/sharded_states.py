@@ -111,7 +111,11 @@ class ShardedStates:
         gradient, element by element, and the parameter."""
         found: dict[NodeId, StateTensor] = {}
         for parameter in self.parameters:
-            group = [state for state in self.step.states if parameter.name in (state.name, state.of)]
+            group = [
+                state
+                for state in self.step.states
+                if parameter.name in (state.name, state.of) and not state.role.is_sum
+            ]
             nexts = [state.next.node for state in group if state.next.node in self.subject.numbers]
             for node in postorder(nexts, self._before):
                 if self.is_of_shape(node, self._shape(parameter)):

@@ -24,8 +24,9 @@ from superopt.ops.shape import Reshape
 from superopt.optimizer.training.precision.casts import Edge, Rounding
 from superopt.optimizer.training.precision.formats import NumberFormat
 from superopt.optimizer.training.precision.scaling import fitting_scale
-from superopt.optimizer.training.precision.subject import Feeds, Subject
+from superopt.optimizer.training.precision.subject import Subject
 from superopt.optimizer.training.reverse import NoGradientError, differentiate
+from superopt.optimizer.training.trial_batches import Feeds
 
 _SIGNS = "superopt/signs/"
 """Inputs with random signs, by parameter."""

@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass
 
 from superopt.errors import InvalidOptionError
 from superopt.onnx_io import LoweredModel
-from superopt.optimizer.training.precision.losses import LossComparison, compare_losses
+from superopt.optimizer.training.compared_losses import LossComparison, compare_losses
 from superopt.optimizer.training.precision.planning import Planned
-from superopt.optimizer.training.precision.subject import Feeds
+from superopt.optimizer.training.running import Step
+from superopt.optimizer.training.trial_batches import Feeds
 from superopt.step_options import PrecisionSettings
 
 PROPERTY = "superopt.precision"
@@ -89,7 +90,7 @@ class PrecisionOutcome:
             "worst_gradient": {"parameter": observed.worst, "error": observed.of_worst},
             "steps": len(losses.exact),
             "losses": losses.error,
-            "last_loss": {"f32": losses.exact[-1], "mixed": losses.mixed[-1]},
+            "last_loss": {"f32": losses.exact[-1], "mixed": losses.other[-1]},
         }
 
 
@@ -105,7 +106,8 @@ def checked(
     budget = settings.error_budget
     if budget is None:
         return PrecisionOutcome(settings, planned)
-    losses = compare_losses(exact, mixed, batches)
+    own, other = (Step(model.to_bytes(), threads=1) for model in (exact, mixed))
+    losses = compare_losses(own, other, batches)
     if losses.error > budget:
         raise InvalidOptionError(
             f"error budget: expected at least {losses.error:.2g}, by which the losses of "

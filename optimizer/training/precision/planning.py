@@ -17,7 +17,6 @@ from superopt.onnx_io import LoweredModel
 from superopt.optimizer.cost import Sizes
 from superopt.optimizer.parallel.documents.cluster import known_device
 from superopt.optimizer.parallel.topology import DeviceKind
-from superopt.optimizer.training.precision.batches import SAMPLES, batches_of
 from superopt.optimizer.training.precision.casts import MixedGraph, PrecisionPlan, with_casts
 from superopt.optimizer.training.precision.choice import ErrorSum, Prediction, choose, fitting
 from superopt.optimizer.training.precision.errors import predict_errors
@@ -25,7 +24,8 @@ from superopt.optimizer.training.precision.formats import FORMATS, LowPrecision
 from superopt.optimizer.training.precision.prices import Casts, Prices
 from superopt.optimizer.training.precision.scaling import INITIAL_SCALE, LOSS_SCALE
 from superopt.optimizer.training.precision.sensitivity import by_list, may_be_low
-from superopt.optimizer.training.precision.subject import Feeds, Opened, Subject
+from superopt.optimizer.training.precision.subject import Opened, Subject
+from superopt.optimizer.training.trial_batches import SAMPLES, Feeds, batches_of
 from superopt.step_options import PrecisionSettings
 
 _ATTEMPTS = 8
@@ -166,7 +166,10 @@ def planned_by(
     the step in float32, ``exact``. ``subject`` is given the samples. Nodes are priced for the ``device``, by
     default that of the settings."""
     budget = settings.error_budget
-    batches = () if budget is None else batches_of(exact, settings.precision_data)
+    batches: tuple[Feeds, ...] = ()
+    if budget is not None:
+        advice = "give samples with --precision-data SAMPLES.npz"
+        batches = batches_of(exact.to_bytes(), settings.precision_data, advice)
     kind = device or known_device(settings.priced_for)
     planner = Planner(subject(batches[:SAMPLES]), low, kind, cast("Casts", settings.casts))
     return (planner.by_list() if budget is None else planner.within(budget, adjoints)), batches

@@ -14,14 +14,15 @@ from superopt.ir.plan import Plan
 from superopt.onnx_io import LiftedModel, LoweredModel, SourceModel, lift, lower
 from superopt.ops.elementwise import Subtract
 from superopt.optimizer.parallel.topology import DeviceKind
+from superopt.optimizer.training.compared_losses import RATE
 from superopt.optimizer.training.description import Role, State, StepDescription, read_description
 from superopt.optimizer.training.parts import inputs_by_name
 from superopt.optimizer.training.precision.casts import with_casts, without_casts
-from superopt.optimizer.training.precision.losses import RATE
 from superopt.optimizer.training.precision.outcome import PROPERTY, PrecisionOutcome, checked
 from superopt.optimizer.training.precision.planning import planned_by
 from superopt.optimizer.training.precision.sensitivity import is_product
-from superopt.optimizer.training.precision.subject import Feeds, Subject
+from superopt.optimizer.training.precision.subject import Subject
+from superopt.optimizer.training.trial_batches import Feeds
 from superopt.step_options import PrecisionSettings
 from superopt.traversal import postorder
 

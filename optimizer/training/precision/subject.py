@@ -14,8 +14,7 @@ from superopt.ir.types import TensorType
 from superopt.onnx_io import LiftedModel
 from superopt.onnx_io.lowering.extending import Extension, extend
 from superopt.optimizer.cost.runtime.session import LoadedModel
-
-Feeds = Mapping[str, Array]
+from superopt.optimizer.training.trial_batches import Feeds
 
 
 @dataclass(frozen=True)

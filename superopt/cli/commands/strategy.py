@@ -1,10 +1,10 @@
-"""Commands superopt strategy build, auto, import and export: how a step's gradients are synchronised."""
+"""Commands superopt strategy build, auto, apply, import and export: how gradients are synchronised."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
@@ -25,12 +25,14 @@ ClusterOption = Annotated[
 ChunkOption = Annotated[
     int, typer.Option(help="Gradients, or parts of them, that builders merge into one all-reduce.", min=1)
 ]
+Compressing: TypeAlias = Literal["none", "cast", "cast-with-feedback"]
 SeedOption = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
 
 
 def register(group: typer.Typer) -> None:
     """Adds the commands to those of ``superopt strategy``."""
     group.command("build")(build)
+    group.command("apply")(apply)
     group.command("auto")(auto)
     group.command("import")(import_)
     group.command("export")(export)
@@ -43,22 +45,82 @@ def build(
     out: OutputOption,
     chunk: ChunkOption = 128,
     seed: SeedOption = 0,
+    staleness: Annotated[
+        int, typer.Option(help="Steps by which servers apply gradients later; 0: none.", min=0)
+    ] = 0,
+    compressor: Annotated[
+        Compressing, typer.Option(help="Encoding of the gradients that are all-reduced.")
+    ] = "none",
     database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write the strategy of one of AutoDist's builders: PS, PSLoadBalancing, PartitionedPS,
-    UnevenPartitionedPS, AllReduce, PartitionedAR, RandomAxisPartitionAR, Parallax."""
+    UnevenPartitionedPS, AllReduce, PartitionedAR, RandomAxisPartitionAR, Parallax. With staleness or a
+    compressor, `superopt strategy apply` writes the step that it trains."""
     from superopt.journeys.planning.clusters import find_cluster
-    from superopt.journeys.planning.strategies import build_strategy, strategy_planner, write_strategy
+    from superopt.journeys.planning.lifted_steps import LiftedStep
+    from superopt.journeys.planning.strategies import build_strategy, write_strategy
+    from superopt.optimizer.parallel.strategies.builders import Setting
+    from superopt.optimizer.parallel.strategies.inexact import Inexactness
+    from superopt.optimizer.parallel.strategies.model import Compressor
 
     del database
     output = Output.beside(as_json, out)
     require_writable(out)
-    planner = strategy_planner(step, find_cluster(cluster))
-    built = build_strategy(planner, builder, chunk=chunk, seed=seed)
+    machine = find_cluster(cluster)
+    asked = Inexactness(staleness, Compressor(compressor))
+    built = build_strategy(LiftedStep.of(step), machine, builder, Setting(machine, chunk, seed), asked)
     write_strategy(built.strategy, out)
-    output.document({"path": str(out), **_predicted(built.simulation), "strategy": built.strategy.to_json()})
-    output.pairs({"strategy": f"{shown(out)}: {_summary(built.strategy)}", **_lines(built.simulation)})
+    output.document(
+        {
+            "path": str(out),
+            **_predicted(built.simulation),
+            "unchanged": built.unchanged,
+            "strategy": built.strategy.to_json(),
+        }
+    )
+    lines = _lines(built.simulation)
+    if built.unchanged:
+        lines = {**lines, "unchanged": f"{several(built.unchanged, 'gradient')}, no single sums over devices"}
+    output.pairs({"strategy": f"{shown(out)}: {_summary(built.strategy)}", **lines})
+
+
+def apply(
+    strategy: Annotated[Path, typer.Argument(help="A strategy with staleness or compressors.")],
+    step: StepArgument,
+    cluster: ClusterOption,
+    out: OutputOption,
+    data: Annotated[
+        Path | None, typer.Option(help="Samples for the losses, as of superopt train; by default random.")
+    ] = None,
+    tolerance: Annotated[
+        float,
+        typer.Option(help="How much losses may differ: root mean square, as a share of their mean.", min=0),
+    ] = 0.1,
+    database: NoDatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the training step of a strategy that delays or compresses gradients, if the losses of 50 steps
+    agree with those of STEP. It trains something else; `superopt optimize --strategy` plans it."""
+    from superopt.journeys.planning.applied_strategy import apply_strategy
+    from superopt.journeys.planning.clusters import find_cluster
+    from superopt.journeys.planning.strategies import import_strategy
+
+    del database
+    output = Output.beside(as_json, out)
+    require_writable(out)
+    found = apply_strategy(step, import_strategy(strategy), find_cluster(cluster), data, tolerance)
+    found.model.save(out)
+    before, after = found.before.microseconds, found.simulation.microseconds
+    output.document({"path": str(out), **found.document()})
+    output.pairs(
+        {
+            "step": f"{shown(out)}: {found.sentence()}",
+            "predicted": f"{before:,.0f} -> {after:,.0f} us for a step, simulated",
+            "sent": f"{found.before.communication_bytes / 1e6:,.2f} -> "
+            f"{found.simulation.communication_bytes / 1e6:,.2f} MB",
+        }
+    )
 
 
 def auto(

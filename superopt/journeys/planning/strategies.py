@@ -6,51 +6,70 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from superopt.axioms import load_axioms
 from superopt.errors import InvalidOptionError
 from superopt.files import write_atomically
-from superopt.onnx_io import ModelSource, lift, load_model
-from superopt.optimizer.parallel.licences import by_axioms
-from superopt.optimizer.parallel.search.subject import plannable
+from superopt.journeys.planning.lifted_steps import LiftedStep
+from superopt.onnx_io import ModelSource
 from superopt.optimizer.parallel.simulator import Simulation
-from superopt.optimizer.parallel.simulator.prices import Prices
+from superopt.optimizer.parallel.strategies.applying import ChangedStep, GradientSums
 from superopt.optimizer.parallel.strategies.auto import AutoStrategy, Effort, Found, simulated
 from superopt.optimizer.parallel.strategies.builders import BUILDERS, Setting, build
-from superopt.optimizer.parallel.strategies.model import Strategy, renamed_nodes, strategy_to_text
+from superopt.optimizer.parallel.strategies.inexact import Inexactness, inexact
+from superopt.optimizer.parallel.strategies.model import Compressor, Strategy, renamed_nodes, strategy_to_text
 from superopt.optimizer.parallel.strategies.plans import StrategyPlanner
 from superopt.optimizer.parallel.strategies.reading import read_strategy
 from superopt.optimizer.parallel.strategies.wire import strategy_to_wire
 from superopt.optimizer.parallel.topology import Cluster
-from superopt.optimizer.parallel.training_plans.states import StepLayout
 
 
 @dataclass(frozen=True)
 class BuiltStrategy:
-    """A strategy for a step and a cluster, and the simulation of its plan."""
+    """A strategy for a step and a cluster, and the simulation of its plan; with staleness or a compressor the
+    number of parameters without it."""
 
     strategy: Strategy
     simulation: Simulation
+    unchanged: int = 0
 
 
 def strategy_planner(model: ModelSource, cluster: Cluster) -> StrategyPlanner:
-    """The planner of a training step on a cluster. Operations are divided as axioms permit, or else as they
-    declare. Raises InvalidOptionError for a model that is no training step."""
-    source = load_model(model)
-    layout = StepLayout.of(source.proto, source.name)
-    if layout is None:
-        raise InvalidOptionError(
-            f"{source.name}: expected a training step, as superopt train-graph writes it, got another model"
-        )
-    licence = by_axioms(load_axioms().equations).allow
-    return StrategyPlanner(plannable(lift(source).graph), layout, Prices(cluster), licence)
+    """The planner of a training step on a cluster. Raises InvalidOptionError for a model that is no training
+    step."""
+    return LiftedStep.of(model).planner(cluster)
 
 
-def build_strategy(planner: StrategyPlanner, builder: str, *, chunk: int, seed: int) -> BuiltStrategy:
-    """The strategy of a builder. Raises InvalidOptionError for an unknown one."""
+def build_strategy(
+    step: LiftedStep,
+    cluster: Cluster,
+    builder: str,
+    setting: Setting,
+    inexactness: Inexactness,
+) -> BuiltStrategy:
+    """The strategy of a builder, with the staleness of its servers or the compressor of its all-reduces. It
+    is simulated on the step that it trains. Gradients that cannot be changed stay as they are. Raises
+    InvalidOptionError for an unknown builder, and for one without any to which that applies."""
     if builder not in BUILDERS:
         raise InvalidOptionError(f"builder: expected one of {', '.join(BUILDERS)}, got {builder!r}")
-    strategy = build(builder, planner.variables, Setting(planner.cluster, chunk, seed))
-    return BuiltStrategy(strategy, simulated(planner.planned(strategy), planner))
+    planner = step.planner(cluster)
+    strategy = build(builder, planner.variables, setting)
+    if inexactness == Inexactness():
+        return BuiltStrategy(strategy, simulated(planner.planned(strategy), planner))
+    sums = GradientSums(planner)
+    strategy = inexact(strategy, inexactness, sums.changeable(inexactness))
+    changes = sums.changes(strategy)
+    if not changes:
+        raise InvalidOptionError(
+            f"builder: expected gradients that are summed by {_takers(inexactness)}, got a strategy of "
+            f"{builder} without any"
+        )
+    planner = ChangedStep.of(planner.graph, planner.layout, changes).planner(planner)
+    unchanged = len(planner.variables) - len(changes)
+    return BuiltStrategy(strategy, simulated(planner.planned(strategy), planner), unchanged)
+
+
+def _takers(asked: Inexactness) -> str:
+    kinds = ["servers"] if asked.delay else []
+    return " or ".join([*kinds, *([] if asked.compressor is Compressor.NONE else ["all-reduces"])])
 
 
 def auto_strategy(planner: StrategyPlanner, effort: Effort, seconds: float) -> Found:

@@ -57,12 +57,16 @@ class ExplicitStep:
         executor = Executor(self.graph, plan, self.weights, self._machine, step=self.states)
         found: list[float] = []
         for _ in range(steps):
-            made = executor.run(feeds)
-            outputs = dict(zip(self.layout.outputs, made.outputs, strict=True))
+            outputs = dict(zip(self.layout.outputs, executor.run(feeds).outputs, strict=True))
             found.append(float(outputs[self.layout.description.loss]))
             states = self.layout.description.states
             feeds |= {state.input: outputs[state.output] for state in states}
         return found
+
+    def outputs(self, plan: Plan, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """All outputs of one step by name."""
+        executor = Executor(self.graph, plan, self.weights, self._machine, step=self.states)
+        return dict(zip(self.layout.outputs, executor.run(feeds).outputs, strict=True))
 
     @cached_property
     def _machine(self) -> HostMachine:

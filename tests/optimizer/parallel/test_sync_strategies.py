@@ -242,10 +242,13 @@ BAD: list[tuple[Callable[[Strategy], Strategy], str]] = [
     ),
     (
         lambda s: _changed(s, Collective(99, compressor=Compressor.CAST)),
-        WHICH + "compressor is cast, which changes what is trained",
+        WHICH + "compressor cast changes what is trained: write the step",
     ),
-    (lambda s: _changed(s, Server("node0:GPU:0", sync=False)), WHICH + "sync is false, which changes"),
-    (lambda s: _changed(s, Server("node0:GPU:0", staleness=2)), WHICH + "staleness is 2, which changes"),
+    (lambda s: _changed(s, Server("node0:GPU:0", sync=False)), WHICH + "sync is false, so that nothing"),
+    (
+        lambda s: _changed(s, Server("node0:GPU:0", staleness=2)),
+        WHICH + "staleness 2 changes what is trained",
+    ),
 ]
 
 

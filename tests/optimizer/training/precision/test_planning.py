@@ -11,9 +11,9 @@ import pytest
 from superopt.axioms.loader import load_axioms
 from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.onnx_io import load_model
-from superopt.optimizer.training.precision.batches import batches_of
 from superopt.optimizer.training.precision.outcome import PrecisionOutcome, checked
 from superopt.optimizer.training.precision.stored import with_precision
+from superopt.optimizer.training.trial_batches import batches_of
 from superopt.step_options import PrecisionSettings, StepSettings, UpdateSettings
 from superopt.training import train_graph
 from tests.optimizer.training.precision.planned import DEVICE, count_casts, model, step
@@ -66,7 +66,7 @@ def test_losses_that_differ_by_more_than_the_budget_are_refused() -> None:
     settings = PrecisionSettings(precision="bf16", error_budget=1e-6)
     exact, other = step(), step(UpdateSettings(learning_rate=0.1), precision="bf16")
     assert other.precision is not None
-    batches = batches_of(exact.model, None)
+    batches = batches_of(exact.model.to_bytes(), None, "")
     with pytest.raises(
         InvalidOptionError, match=r"error budget: expected at least .* the losses of 50 steps"
     ):
@@ -81,11 +81,11 @@ def test_samples_of_an_archive_are_used_and_wrong_ones_named(tmp_path: Path) -> 
         input=random.standard_normal((40, 64)).astype(np.float32),
         labels=random.integers(0, 10, 40),
     )
-    batches = batches_of(step().model, archive)
+    batches = batches_of(step().model.to_bytes(), archive, "")
     assert [batch["input"].shape for batch in batches] == [(16, 64), (16, 64)]
     np.savez(archive, input=np.zeros((40, 64), np.float32))
     with pytest.raises(InvalidFileError, match="labels"):
-        batches_of(step().model, archive)
+        batches_of(step().model.to_bytes(), archive, "")
 
 
 @pytest.mark.parametrize("precision", ["bf16", "f16"])
