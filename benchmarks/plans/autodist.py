@@ -2,6 +2,7 @@
 
     python -m benchmarks autodist [NETWORK:SAMPLES ...] [--clusters a2 b7 b11] [--trials 48] [--seeds 1]
     python -m benchmarks autodist --ablations [NETWORK:SAMPLES ...] [--clusters a2 b7 b11] [--trials 48]
+    python -m benchmarks autodist --inexact [NETWORK:SAMPLES ...] [--clusters a2 b7 b11]
 
 SAMPLES are those of each device. Every row is one step by SGD on one cluster of AutoDist's table 1. Batch
 normalisation uses fixed statistics, since means over all samples would gather whole activations. ``ratio`` is
@@ -10,6 +11,8 @@ all trials that the learned ranking orders correctly, ``in a round`` that of pai
 has chosen for their good scores. With
 ``--ablations`` a row has the time of the best strategy that the search draws, the builders left out: with all
 aspects of strategies, where it also varies those of the builders, and with one aspect switched off in turn.
+With ``--inexact`` a row has the times of builders with gradients that are delayed by one step, or compressed:
+that trains something else.
 """
 
 from __future__ import annotations
@@ -24,9 +27,13 @@ from dataclasses import dataclass, replace
 from superopt.errors import InvalidOptionError
 from superopt.journeys.planning.plannable_steps import PlannableStep, network_step
 from superopt.optimizer.parallel.documents.cluster import named_cluster
+from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.simulator.prices import Prices
-from superopt.optimizer.parallel.strategies.auto import AutoStrategy, Effort, Found
-from superopt.optimizer.parallel.strategies.builders import BUILDERS
+from superopt.optimizer.parallel.strategies.applying import GradientSums
+from superopt.optimizer.parallel.strategies.auto import AutoStrategy, Effort, Found, simulated
+from superopt.optimizer.parallel.strategies.builders import BUILDERS, Setting, build
+from superopt.optimizer.parallel.strategies.inexact import Inexactness
+from superopt.optimizer.parallel.strategies.model import Compressor, Strategy
 from superopt.optimizer.parallel.strategies.plans import StrategyPlanner
 from superopt.optimizer.parallel.strategies.ranking import Ranking
 from superopt.optimizer.parallel.strategies.sampling import EVERY_ASPECT, Aspect
@@ -109,6 +116,49 @@ def ablations(names: Sequence[str], clusters: Sequence[str], effort: Effort) -> 
         yield f"| {name} | {which} | {' | '.join(times)} |"
 
 
+_DELAYED, _CAST = Inexactness(1), Inexactness(0, Compressor.CAST)
+_FEEDBACK = Inexactness(0, Compressor.CAST_WITH_FEEDBACK)
+INEXACT = (
+    *((builder, _DELAYED) for builder in ("PSLoadBalancing", "PartitionedPS")),
+    *((builder, asked) for builder in ("AllReduce", "PartitionedAR") for asked in (_CAST, _FEEDBACK)),
+)
+"""Builders and what is changed of their gradients."""
+
+
+def inexact_table(names: Sequence[str], clusters: Sequence[str]) -> Iterator[str]:
+    """The rows of the table: milliseconds of builders without and with changed gradients, and how many of the
+    parameters have these."""
+    exact = dict.fromkeys(builder for builder, _ in INEXACT)
+    heads = [
+        text
+        for builder in exact
+        for text in (builder, *(str(asked) for other, asked in INEXACT if other == builder))
+    ]
+    yield f"| network | cluster | computing | {' | '.join(heads)} | changed |"
+    yield "|" + "---|" * (len(heads) + 4)
+    for name, which, planner in cells(names, clusters):
+        times: list[str] = []
+        changed = 0
+        sums = GradientSums(planner)
+        for builder in exact:
+            strategy = build(builder, planner.variables, Setting(planner.cluster))
+            times.append(_milliseconds(planner, strategy))
+            for own_builder, asked in INEXACT:
+                if own_builder == builder:
+                    found = sums.inexact(strategy, asked)
+                    changed = len(found.changes)
+                    times.append(_milliseconds(found.planner, found.strategy))
+        computing = planner.timetable(Mesh.of(planner.cluster)).computed_at / 1000
+        yield (
+            f"| {name} | {which} | {computing:,.1f} | {' | '.join(times)} "
+            f"| {changed} of {len(planner.variables)} |"
+        )
+
+
+def _milliseconds(planner: StrategyPlanner, strategy: Strategy) -> str:
+    return f"{simulated(planner.planned(strategy), planner).microseconds / 1000:,.1f}"
+
+
 def main() -> None:
     """Prints a table in Markdown, row by row."""
     parser = argparse.ArgumentParser(prog="benchmarks autodist", description=__doc__)
@@ -117,15 +167,17 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=48, help="strategies drawn beside the builders'")
     parser.add_argument("--seeds", type=int, default=1, help="searches of each row, with another seed each")
     parser.add_argument("--ablations", action="store_true")
+    parser.add_argument("--inexact", action="store_true")
     given = parser.parse_args()
     if given.ablations and given.trials < 1:
         parser.error(f"--trials: expected at least 1 with --ablations, got {given.trials}")
     effort = Effort(trials=given.trials)
-    rows = (
-        ablations(given.networks, given.clusters, effort)
-        if given.ablations
-        else table(given.networks, given.clusters, effort, given.seeds)
-    )
+    if given.inexact:
+        rows = inexact_table(given.networks, given.clusters)
+    elif given.ablations:
+        rows = ablations(given.networks, given.clusters, effort)
+    else:
+        rows = table(given.networks, given.clusters, effort, given.seeds)
     for row in rows:
         sys.stdout.write(f"{row}\n")
         sys.stdout.flush()

@@ -12,7 +12,7 @@ from superopt.ir.types import ElementType
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.subject import plannable
 from superopt.optimizer.parallel.strategies.cutting import Cutter
-from superopt.optimizer.parallel.strategies.inexact import Inexactness
+from superopt.optimizer.parallel.strategies.inexact import Inexactness, inexact
 from superopt.optimizer.parallel.strategies.merging import Merging
 from superopt.optimizer.parallel.strategies.model import Compressor, Strategy
 from superopt.optimizer.parallel.strategies.plans import StrategyPlanner
@@ -59,6 +59,16 @@ class ChangedStep:
 
 
 @dataclass(frozen=True)
+class InexactStrategy:
+    """A strategy with delayed or compressed gradients, what it changes, and the planner of the step that it
+    trains."""
+
+    strategy: Strategy
+    changes: tuple[GradientChange, ...]
+    planner: StrategyPlanner
+
+
+@dataclass(frozen=True)
 class GradientSums:
     """The gradients of a step that are sums over the devices of a cluster, each the only one from which its
     parameter is updated: these can be delayed and compressed."""
@@ -77,6 +87,14 @@ class GradientSums:
             for variable in variables
             if asked[variable.name] != Inexactness()
         )
+
+    def inexact(self, strategy: Strategy, asked: Inexactness) -> InexactStrategy:
+        """The strategy with as many gradients changed as can be, of those that its servers or all-reduces
+        sum."""
+        changed = inexact(strategy, asked, self.changeable(asked))
+        changes = self.changes(changed)
+        step = ChangedStep.of(self.planner.graph, self.planner.layout, changes)
+        return InexactStrategy(changed, changes, step.planner(self.planner))
 
     def changeable(self, asked: Inexactness) -> frozenset[str]:
         """The parameters whose gradients can be changed so."""
@@ -138,4 +156,4 @@ class GradientSums:
             value = operand
 
 
-__all__ = ["ChangedStep", "GradientSums"]
+__all__ = ["ChangedStep", "GradientSums", "InexactStrategy"]

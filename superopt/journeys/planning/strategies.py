@@ -11,10 +11,10 @@ from superopt.files import write_atomically
 from superopt.journeys.planning.lifted_steps import LiftedStep
 from superopt.onnx_io import ModelSource
 from superopt.optimizer.parallel.simulator import Simulation
-from superopt.optimizer.parallel.strategies.applying import ChangedStep, GradientSums
+from superopt.optimizer.parallel.strategies.applying import GradientSums
 from superopt.optimizer.parallel.strategies.auto import AutoStrategy, Effort, Found, simulated
 from superopt.optimizer.parallel.strategies.builders import BUILDERS, Setting, build
-from superopt.optimizer.parallel.strategies.inexact import Inexactness, inexact
+from superopt.optimizer.parallel.strategies.inexact import Inexactness
 from superopt.optimizer.parallel.strategies.model import Compressor, Strategy, renamed_nodes, strategy_to_text
 from superopt.optimizer.parallel.strategies.plans import StrategyPlanner
 from superopt.optimizer.parallel.strategies.reading import read_strategy
@@ -54,17 +54,14 @@ def build_strategy(
     strategy = build(builder, planner.variables, setting)
     if inexactness == Inexactness():
         return BuiltStrategy(strategy, simulated(planner.planned(strategy), planner))
-    sums = GradientSums(planner)
-    strategy = inexact(strategy, inexactness, sums.changeable(inexactness))
-    changes = sums.changes(strategy)
-    if not changes:
+    found = GradientSums(planner).inexact(strategy, inexactness)
+    if not found.changes:
         raise InvalidOptionError(
             f"builder: expected gradients that are summed by {_takers(inexactness)}, got a strategy of "
             f"{builder} without any"
         )
-    planner = ChangedStep.of(planner.graph, planner.layout, changes).planner(planner)
-    unchanged = len(planner.variables) - len(changes)
-    return BuiltStrategy(strategy, simulated(planner.planned(strategy), planner), unchanged)
+    simulation = simulated(found.planner.planned(found.strategy), found.planner)
+    return BuiltStrategy(found.strategy, simulation, len(planner.variables) - len(found.changes))
 
 
 def _takers(asked: Inexactness) -> str:

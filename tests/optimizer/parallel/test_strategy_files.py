@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from superopt import zoo
@@ -23,6 +24,7 @@ from superopt.optimizer.parallel.strategies.model import (
     strategy_to_text,
 )
 from superopt.optimizer.parallel.strategies.wire import strategy_from_wire, strategy_to_wire
+from superopt.optimizer.training.running import Step
 from tests.conftest import WithLibrary
 
 STRATEGY = Strategy(
@@ -155,6 +157,65 @@ def test_a_strategy_is_built_exported_imported_and_used(
     assert run(["timeline", step, report, "--cluster", pair, "-o", timeline, "--json"]) == 0
     predicted = content["parallel"]["predicted"]["total"]
     assert json.loads(capsys.readouterr().out)["microseconds"] == pytest.approx(predicted, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("builder", "asked", "change", "caveat"),
+    [
+        ("PSLoadBalancing", ["--staleness", "2"], "6 gradients applied 2 steps later", ""),
+        (
+            "AllReduce",
+            ["--compressor", "cast-with-feedback"],
+            "6 gradients in half precision with feedback",
+            "each device rounds its gradients before they are added",
+        ),
+    ],
+)
+def test_an_inexact_strategy_is_built_applied_planned_and_trained(
+    builder: str,
+    asked: list[str],
+    change: str,
+    caveat: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", str(tmp_path / "rules.db"))
+    monkeypatch.chdir(tmp_path)
+    zoo.save("light-mlp", tmp_path / "model.onnx", batch=8)
+    on_pair = ["--cluster", "pair.yaml"]
+    Path("pair.yaml").write_text(
+        "nodes: [{devices: 2, device: t4, link: {bandwidth: 16 GB/s, latency: 5 us}}]"
+    )
+    assert run(["train-graph", "model.onnx", "-o", "step.onnx", "--optimizer", "momentum"]) == 0
+    assert run(["strategy", "build", builder, "step.onnx", "-o", "s.json", *on_pair, *asked]) == 0
+    planned = ["--strategy", "s.json", "--objective", "training", "--budget", "600", *on_pair]
+    capsys.readouterr()
+    assert run(["optimize", "step.onnx", "-o", "out.onnx", *planned]) == 2
+    assert "write the step that is trained so with `superopt strategy apply`" in capsys.readouterr().err
+    apply = ["strategy", "apply", "s.json", "step.onnx", "-o", "other.onnx", *on_pair]
+    assert run([*apply, "--tolerance", "0"]) == 2
+    assert "tolerance: expected at least " in capsys.readouterr().err
+    assert not Path("other.onnx").exists()
+    assert run([*apply, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["equal"], len(document["changes"])) == (False, 6)
+    assert 0 < document["losses"]["error"] < 0.1
+    assert run(apply) == 0
+    assert f"{change}; not equal to the given step" in " ".join(capsys.readouterr().out.split())
+    assert run(["optimize", "other.onnx", "-o", "out.onnx", *planned, "--report", "r.json"]) == 0
+    content = json.loads(Path("r.json").read_text())
+    assert (content["returned"], content["equivalence"]["passed"]) == ("optimized", True)
+    assert caveat in content["why"]
+    sent = content["parallel"]["communication_bytes"]
+    assert sent == document["communication_bytes"]["applied"]
+    assert run(["shards", "other.onnx", "r.json", "-o", "shards", *on_pair]) == 0
+    assert run(["replay", "other.onnx", "r.json", "-o", "replayed.onnx", *on_pair]) == 0
+    assert Path("replayed.onnx").read_bytes() == Path("out.onnx").read_bytes()
+    step = Step(tmp_path / "other.onnx")
+    data = {p.name: np.zeros((16, *(p.shape or ())[1:]), p.dtype) for p in step.data}
+    np.savez("d.npz", allow_pickle=False, **data)
+    assert run(["train", "out.onnx", "--data", "d.npz", "--steps", "3"]) == 0
 
 
 @pytest.mark.parametrize(
