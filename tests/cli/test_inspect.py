@@ -108,3 +108,19 @@ def test_weights_in_attributes_and_bodies_are_counted(
     path.write_bytes(made.SerializeToString())
     assert run(["inspect", str(path), "--json", "--database", with_library(tmp_path / "rules.db")]) == 0
     assert json.loads(capsys.readouterr().out)["weight_bytes"] == 4 * (4 * 1000 + 1)
+
+
+def test_of_many_inputs_some_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a training step, whose states are inputs."""
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", str(tmp_path / "rules.db"))
+    names = [f"x{number}" for number in range(15)]
+    made = model([node("Sum", " ".join(names), "y")], [value(n, [2]) for n in names], [value("y", [2])], [])
+    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    assert run(["inspect", str(tmp_path / "m.onnx")]) == 0
+    out = capsys.readouterr().out
+    assert "x11: f32[2] and 3 more (all with --json)" in out
+    assert "x12: f32[2]" not in out
+    assert run(["inspect", str(tmp_path / "m.onnx"), "--json"]) == 0
+    assert "x14" in capsys.readouterr().out

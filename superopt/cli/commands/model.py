@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -45,8 +46,8 @@ def inspect(
             "model": inspection.name,
             "nodes": inspection.nodes,
             "opset": inspection.opset,
-            "inputs": ", ".join(f"{name}: {type_}" for name, type_ in inspection.inputs),
-            "outputs": ", ".join(f"{name}: {type_}" for name, type_ in inspection.outputs),
+            "inputs": _ports(inspection.inputs),
+            "outputs": _ports(inspection.outputs),
         }
     )
     if inspection.dimensions:
@@ -79,6 +80,16 @@ def inspect(
         output.line(f"warning: {warning}")
     output.line(f"{len(inspection.matches)} of {inspection.rules} rules match:")
     output.table(("rule", "sites", "equation"), [(m.rule, m.sites, m.equation) for m in inspection.matches])
+
+
+_PORTS = 12
+"""Inputs and outputs that are shown; a training step has hundreds."""
+
+
+def _ports(ports: Sequence[tuple[str, str]]) -> str:
+    """The first ones with their types, and the number of the others."""
+    shown = ", ".join(f"{name}: {type_}" for name, type_ in ports[:_PORTS])
+    return shown if len(ports) <= _PORTS else f"{shown} and {len(ports) - _PORTS} more (all with --json)"
 
 
 def _errors(summary: EquivalenceSummary) -> dict[str, object]:
