@@ -188,7 +188,11 @@ class _Building:
             for device in made.devices:
                 self._made[value, device].read[value] = None
         return Program(
-            tuple(entry.closed() if isinstance(entry, _Open) else entry for entry in self._entries),
+            tuple(
+                entry.closed() if isinstance(entry, _Open) else entry
+                for entry in self._entries
+                if isinstance(entry, Delivery) or entry.read
+            ),
             tuple(outputs),
         )
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
+
+import numpy as np
 
 from superopt.equations.adjoints import Adjoint
 from superopt.errors import IllTypedError, UnsupportedError
@@ -15,6 +18,8 @@ from superopt.ir.numbers import AttributeVariable
 from superopt.ir.terms import Application, Term
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops import Operator, attribute_defaults, attributes_of
+from superopt.ops.elementwise import Add
+from superopt.ops.filled import Full
 from superopt.ops.precision import Cast
 from superopt.ops.shape import Half
 from superopt.rewriting.typing import Typing
@@ -72,9 +77,17 @@ class GradientBuilder:
         return self._known[key]
 
     def constant(self, operator: Operator, element: ElementType) -> Value:
-        """A constant of that element type; those of equations have single precision."""
-        value = self.add(operator)
-        return value if element is not ElementType.DOUBLE else self.add(Cast("f64"), value)
+        """A constant of that element type; those of equations have single precision. In double precision a
+        number is the sum of numbers in single precision, the smallest first."""
+        if element is not ElementType.DOUBLE:
+            return self.add(operator)
+        parts: list[Operator] = [operator]
+        if isinstance(operator, Full):
+            parts = [replace(operator, value=term) for term in _single_terms(operator.value)]
+        value, *others = [self.add(Cast("f64"), self.add(part)) for part in parts]
+        for other in others:
+            value = self.add(Add(), value, other)
+        return value
 
     def gradient(self, node: Node, slot: int, cotangent: Value) -> Value:
         """The vector-Jacobian product of a node with one output with respect to one operand. Raises
@@ -102,6 +115,20 @@ class GradientBuilder:
             else:
                 values[term] = self.add(operator, *inputs)
         return values[term]
+
+
+_DOUBLE_TERMS = 3
+"""Numbers in single precision, of 24 bits each, that one in double precision with 53 bits is the sum of."""
+
+
+def _single_terms(number: Fraction | int) -> list[Fraction]:
+    """Numbers in single precision whose sum is the number to double precision; at least one."""
+    found: list[Fraction] = []
+    rest = Fraction(number)
+    while not found or (rest and len(found) < _DOUBLE_TERMS):
+        found.append(Fraction(float(np.float32(float(rest)))))
+        rest -= found[-1]
+    return found[::-1]
 
 
 def _tensor(editor: GraphEditor, value: Value) -> TensorType:

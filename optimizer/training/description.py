@@ -186,6 +186,21 @@ def require_description(model: onnx.ModelProto, description: StepDescription, wh
         raise InvalidModelError(f"{where}: metadata {PROPERTY!r}: {defect}")
 
 
+def require_interface(
+    model: onnx.ModelProto, description: StepDescription, where: str, defaults: Iterable[str]
+) -> None:
+    """``require_description`` for a model whose initialisers are elsewhere: ``defaults`` are the inputs that
+    have one beside states and seed."""
+    ports = _Interface.of(model.graph)
+    named = {*defaults, *(state.input for state in description.states)}
+    if description.seed is not None:
+        named.add(description.seed)
+    initial = {name: type_ for name, type_ in ports.inputs.items() if name in named}
+    defect = next(_defects(_Interface(ports.inputs, ports.outputs, initial), description), None)
+    if defect is not None:
+        raise InvalidModelError(f"{where} cannot be trained so: {defect}")
+
+
 @dataclass(frozen=True, slots=True)
 class _Type:
     """Element type and shape of a tensor; None for an unknown size and for an unknown rank."""

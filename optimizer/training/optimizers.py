@@ -12,7 +12,7 @@ from superopt.ops.activation import Tanh
 from superopt.ops.elementwise import Add, Divide, Multiply, Scale, Sqrt, Subtract
 from superopt.optimizer.training.builder import SCALAR, StepBuilder
 from superopt.optimizer.training.description import Role
-from superopt.optimizer.training.schedules import parse_schedule
+from superopt.optimizer.training.schedules import Updates, parse_schedule
 from superopt.step_options import UpdateSettings, decimal
 
 LEARNING_RATE = "learning_rate"
@@ -24,10 +24,10 @@ class Rates:
     type."""
 
     def __init__(
-        self, builder: StepBuilder, settings: UpdateSettings, step: Value, element: ElementType
+        self, builder: StepBuilder, settings: UpdateSettings, updates: Updates, element: ElementType
     ) -> None:
         self._builder = builder
-        self._step = step
+        self._updates = updates
         self._element = element
         self._corrections: dict[float, Value] = {}
         self.learning_rate = self._learning_rate(settings)
@@ -43,7 +43,9 @@ class Rates:
         builder = self._builder
         if not beta:
             return builder.number(1, self._element)
-        exponent = builder.scaled(builder.converted(self._step, self._element), decimal(-math.log(beta) / 2))
+        exponent = builder.scaled(
+            builder.converted(self._updates.step, self._element), decimal(-math.log(beta) / 2)
+        )
         half = builder.apply(Tanh(), exponent)
         return builder.apply(Divide(), builder.scaled(half, 2), builder.shifted(half, 1))
 
@@ -52,12 +54,12 @@ class Rates:
         if rate is not None and schedule.is_constant:
             return builder.number(rate, self._element)
         if rate is not None:
-            return builder.scaled(schedule.factor(builder, self._step, self._element), rate)
+            return builder.scaled(schedule.factor(builder, self._updates, self._element), rate)
         given = builder.input(LEARNING_RATE, TensorType(ElementType.FLOAT, SCALAR))
         given = builder.converted(given, self._element)
         if schedule.is_constant:
             return given
-        return builder.apply(Multiply(), given, schedule.factor(builder, self._step, self._element))
+        return builder.apply(Multiply(), given, schedule.factor(builder, self._updates, self._element))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Protocol
 
 import numpy as np
 
@@ -25,6 +26,19 @@ _SINE_TERMS = 9
 """Terms of the Taylor series of sin, which is then exact to 5e-14 up to pi/2."""
 
 
+class Updates(Protocol):
+    """Counts updates, of which each takes one call of the step or several."""
+
+    @property
+    def step(self) -> Value:
+        """The number of this update, from 1 on, 0-d int64."""
+        ...
+
+    def chosen(self, new: Value, old: Value) -> Value:
+        """The new value if this call updates, else the old one."""
+        ...
+
+
 class Schedule(ABC):
     """The factor of the base learning rate as a function of the update ``t``, which counts from 1."""
 
@@ -34,8 +48,8 @@ class Schedule(ABC):
         return False
 
     @abstractmethod
-    def factor(self, builder: StepBuilder, step: Value, element: ElementType) -> Value:
-        """The factor as a 0-d tensor of the element type; ``step`` is t, int64."""
+    def factor(self, builder: StepBuilder, updates: Updates, element: ElementType) -> Value:
+        """The factor as a 0-d tensor of the element type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +63,9 @@ class ConstantSchedule(Schedule):
         """Without warm-up."""
         return self.warmup == 0
 
-    def factor(self, builder: StepBuilder, step: Value, element: ElementType) -> Value:
+    def factor(self, builder: StepBuilder, updates: Updates, element: ElementType) -> Value:
         """The warm-up."""
-        return _warmed_up(builder, builder.converted(step, element), self.warmup)
+        return _warmed_up(builder, builder.converted(updates.step, element), self.warmup)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +76,9 @@ class LinearSchedule(Schedule):
     total: int
     warmup: int = 0
 
-    def factor(self, builder: StepBuilder, step: Value, element: ElementType) -> Value:
+    def factor(self, builder: StepBuilder, updates: Updates, element: ElementType) -> Value:
         """The warm-up times the line."""
-        at = builder.converted(step, element)
+        at = builder.converted(updates.step, element)
         length = self.total - self.warmup
         line = builder.shifted(builder.scaled(at, Fraction(-1, length)), Fraction(self.total + 1, length))
         return _product(builder, _warmed_up(builder, at, self.warmup), builder.apply(Clip(0, 1), line))
@@ -79,9 +93,9 @@ class CosineSchedule(Schedule):
     warmup: int = 0
     end: float = 0.0
 
-    def factor(self, builder: StepBuilder, step: Value, element: ElementType) -> Value:
+    def factor(self, builder: StepBuilder, updates: Updates, element: ElementType) -> Value:
         """The warm-up times the cosine, as cos(pi q) = -sin(pi (q - 1/2))."""
-        at = builder.converted(step, element)
+        at = builder.converted(updates.step, element)
         length = self.total - self.warmup
         share = builder.shifted(builder.scaled(at, Fraction(1, length)), Fraction(-1 - self.warmup, length))
         offset = builder.shifted(builder.apply(Clip(0, 1), share), Fraction(-1, 2))
@@ -98,13 +112,13 @@ class StepSchedule(Schedule):
     every: int
     decay: float
 
-    def factor(self, builder: StepBuilder, step: Value, element: ElementType) -> Value:
+    def factor(self, builder: StepBuilder, updates: Updates, element: ElementType) -> Value:
         """exp(decays * log(decay))."""
         type_ = TensorType(ElementType.INT64, SCALAR)
         decays = builder.state("decays", Role.COUNTER, np.asarray(0, np.int64), type_, None)
         more = builder.shifted(decays, 1)
-        due = builder.apply(Equal(), step, builder.scaled(more, self.every))
-        builder.hand_on("decays", builder.chosen(due, more, decays))
+        due = builder.apply(Equal(), updates.step, builder.scaled(more, self.every))
+        builder.hand_on("decays", updates.chosen(builder.chosen(due, more, decays), decays))
         power = builder.scaled(builder.converted(decays, element), decimal(math.log(self.decay)))
         return builder.apply(Exp(), power)
 

@@ -36,6 +36,7 @@ from superopt.optimizer.training.description import (
     ScheduledRate,
     State,
     StepDescription,
+    require_interface,
 )
 from superopt.optimizer.training.losses import add_cotangents, add_loss
 from superopt.optimizer.training.metadata import is_step
@@ -272,6 +273,7 @@ class _Step:
             metadata={PROPERTY: description.to_json(), **metadata},
         )
         model = extend(lifted, graph, extension)
+        require_interface(model.proto, description, self._source.name, lifted.source.overridable)
         return BuiltStep(
             model,
             description,

@@ -78,7 +78,7 @@ def add_updates(
     if settings.clip_norm is not None:
         parameters = list(_clipped(builder, parameters, decimal(settings.clip_norm)))
     element = _widest(parameters)
-    update = _Update(builder, settings, calls, Rates(builder, settings, calls.step, element))
+    update = _Update(builder, settings, calls, Rates(builder, settings, calls, element))
     new = {parameter.name: update.of(parameter) for parameter in parameters}
     calls.count()
     return AddedUpdates(builder.states, new, builder.inputs, builder.weights, finite)

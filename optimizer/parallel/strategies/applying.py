@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -21,7 +21,8 @@ from superopt.optimizer.parallel.tasks import shape_of, tensor_of
 from superopt.optimizer.parallel.training_plans.sharded_states import ShardedStates
 from superopt.optimizer.parallel.training_plans.states import StepLayout
 from superopt.optimizer.training.builder import NewState
-from superopt.optimizer.training.description import State
+from superopt.optimizer.training.compared_losses import STEPS
+from superopt.optimizer.training.description import Role, State
 from superopt.optimizer.training.synchronisation import GradientChange, with_changed_gradients
 
 
@@ -45,7 +46,10 @@ class ChangedStep:
         description = replace(
             layout.description,
             states=(*layout.description.states, *states),
-            compressed=tuple(one.parameter for one in changes if one.compressed),
+            compressed=(
+                *layout.description.compressed,
+                *(one.parameter for one in changes if one.compressed),
+            ),
         )
         editor = changed.graph.edit()
         editor.set_outputs([*changed.graph.outputs, *(state.output for state in changed.states)])
@@ -60,12 +64,13 @@ class ChangedStep:
 
 @dataclass(frozen=True)
 class InexactStrategy:
-    """A strategy with delayed or compressed gradients, what it changes, and the planner of the step that it
-    trains."""
+    """A strategy with delayed or compressed gradients, what it changes, the planner of the step that it
+    trains, and by variable why others cannot be changed."""
 
     strategy: Strategy
     changes: tuple[GradientChange, ...]
     planner: StrategyPlanner
+    defects: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -91,14 +96,13 @@ class GradientSums:
     def inexact(self, strategy: Strategy, asked: Inexactness) -> InexactStrategy:
         """The strategy with as many gradients changed as can be, of those that its servers or all-reduces
         sum."""
-        changed = inexact(strategy, asked, self.changeable(asked))
+        names = [variable.name for variable in self.planner.variables]
+        found = {one.name: self._defect(one, asked) for one in self.planner.variables}
+        defects = {name: defect for name, defect in found.items() if defect is not None}
+        changed = inexact(strategy, asked, set(names) - defects.keys())
         changes = self.changes(changed)
         step = ChangedStep.of(self.planner.graph, self.planner.layout, changes)
-        return InexactStrategy(changed, changes, step.planner(self.planner))
-
-    def changeable(self, asked: Inexactness) -> frozenset[str]:
-        """The parameters whose gradients can be changed so."""
-        return frozenset(one.name for one in self.planner.variables if self._defect(one, asked) is None)
+        return InexactStrategy(changed, changes, step.planner(self.planner), defects)
 
     def _change(self, variable: Variable, asked: Inexactness) -> GradientChange:
         defect = self._defect(variable, asked)
@@ -126,6 +130,10 @@ class GradientSums:
         present = Inexactness.of_step(variable, planner.subject, planner.layout.description.compressed)
         if present != Inexactness():
             return "expected a step with gradients as they are computed, got delayed or compressed ones"
+        if any(state.role is Role.SCALE for state in planner.layout.description.states):
+            return f"expected a step that does not scale its loss (--precision f32 or bf16) for {asked}"
+        if asked.delay >= STEPS:
+            return f"expected a staleness below {STEPS}, the number of losses that are compared, got {asked}"
         if variable.is_sparse or self._merging.gradient(variable) is None:
             why = "rows of it are exchanged" if variable.is_sparse else "it is not one sum over devices"
             return f"expected a gradient that is summed whole for {asked}, and {why}"

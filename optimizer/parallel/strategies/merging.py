@@ -76,8 +76,8 @@ class Merging:
         (value,) = found
         number = self.subject.numbers[value.node]
         operation, choice = self.subject.operations[number], self.sharded.replicated[number]
-        (label, *others) = {label for label in choice if label >= 0}
-        is_sum = not others and is_summed(operation, label, value.port)
+        labels = {label for label in choice if label >= 0}
+        is_sum = len(labels) == 1 and is_summed(operation, next(iter(labels)), value.port)
         return value if is_sum and self.cutter.shape(value) == variable.shape else None
 
     def _cut(self, strategy: Strategy, variable: Variable, gradient: Value) -> list[Piece]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from superopt.ir.graph import NodeId
 from superopt.ir.types import TensorType
@@ -108,17 +108,20 @@ class ShardedStates:
     @cached_property
     def updates(self) -> Mapping[NodeId, StateTensor]:
         """The operations that compute the next values of a parameter and its moments from the reduced
-        gradient, element by element, and the parameter."""
+        gradient, element by element, and the parameter. What belongs to all parameters, as the norm of all
+        gradients, is none of them."""
         found: dict[NodeId, StateTensor] = {}
         for parameter in self.parameters:
-            group = [
-                state
+            shape = self._shape(parameter)
+            nexts = [
+                state.next.node
                 for state in self.step.states
-                if parameter.name in (state.name, state.of) and not state.role.is_sum
+                if parameter.name in (state.name, state.of)
+                and not state.role.is_sum
+                and state.next.node in self.subject.numbers
             ]
-            nexts = [state.next.node for state in group if state.next.node in self.subject.numbers]
-            for node in postorder(nexts, self._before):
-                if self.is_of_shape(node, self._shape(parameter)):
+            for node in postorder(nexts, partial(self._before, shape=shape)):
+                if self.is_of_shape(node, shape):
                     found.setdefault(node, parameter)
         return found
 
@@ -145,12 +148,14 @@ class ShardedStates:
         operations = zip(self.subject.operations, self.replicated, strict=True)
         return frozenset(operation.node for operation, choice in operations if set(choice) != {COPIED})
 
-    def _before(self, node: NodeId) -> Sequence[NodeId]:
-        """The operations that an operation reads and that run on all devices alike."""
+    def _before(self, node: NodeId, shape: tuple[int, ...]) -> Sequence[NodeId]:
+        """The operations that an operation reads, that run on all devices alike and make that shape."""
         return [
             value.node
             for value in self.subject.graph[node].inputs
-            if value.node in self.subject.numbers and value.node not in self.computed
+            if value.node in self.subject.numbers
+            and value.node not in self.computed
+            and self.is_of_shape(value.node, shape)
         ]
 
     def is_of_shape(self, node: NodeId, shape: tuple[int, ...]) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from superopt.errors import InvalidOptionError
 from superopt.journeys.planning.lifted_steps import LiftedStep
@@ -22,6 +24,9 @@ from superopt.optimizer.training.description import replace_description
 from superopt.optimizer.training.running import Step
 from superopt.optimizer.training.synchronisation import GradientChange
 from superopt.optimizer.training.trial_batches import batches_of
+
+if TYPE_CHECKING:
+    import onnx
 
 PROPERTY = "superopt.synchronisation"
 """The key of the metadata property of such a step."""
@@ -88,6 +93,11 @@ def apply_strategy(
     given, other = Step(model, threads=1), Step(written.to_bytes(), threads=1)
     losses = compare_losses(given, other, batches_of(model, samples, "give samples with --data SAMPLES.npz"))
     if losses.error > tolerance:
+        if not math.isfinite(losses.error):
+            raise InvalidOptionError(
+                "strategy: the losses of the step that it trains are not finite: gradients are delayed too "
+                "long, or exceed 65,504, the largest number in half precision"
+            )
         raise InvalidOptionError(
             f"tolerance: expected at least {losses.error:.2g}, by which {len(losses.exact)} losses differ "
             f"from those of the given step as a share of their mean, got {tolerance:g}"
@@ -102,11 +112,28 @@ def write_changed(step: LiftedStep, changed: ChangedStep, changes: Sequence[Grad
     extension = Extension(
         dict(zip(changed.layout.outputs, changed.graph.outputs, strict=True)),
         initial={state.input: state.initial for state in changed.states},
-        metadata={PROPERTY: json.dumps({"format": 1, "changes": [_document(one) for one in changes]})},
     )
     model = extend(step.lifted, changed.graph, extension)
     replace_description(model.proto, changed.layout.description)
+    entries = [entry for entry in model.proto.metadata_props if entry.key == PROPERTY]
+    content = {"format": 1, "changes": [*_changes_in(entries), *map(_document, changes)]}
+    for entry in entries:
+        model.proto.metadata_props.remove(entry)
+    model.proto.metadata_props.add(key=PROPERTY, value=json.dumps(content))
     return model
+
+
+def _changes_in(entries: Sequence[onnx.StringStringEntryProto]) -> list[object]:
+    """The changes that metadata lists; none where it is malformed."""
+    found: list[object] = []
+    for entry in entries:
+        try:
+            content = cast("object", json.loads(entry.value))
+        except ValueError:
+            continue
+        listed = cast("Mapping[str, object]", content).get("changes") if isinstance(content, dict) else None
+        found.extend(cast("list[object]", listed) if isinstance(listed, list) else ())
+    return found
 
 
 def _counted(changes: Sequence[GradientChange]) -> list[str]:

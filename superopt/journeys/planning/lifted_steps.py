@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from superopt.axioms import load_axioms
 from superopt.errors import InvalidOptionError
 from superopt.onnx_io import LiftedModel, ModelSource, lift, load_model
+from superopt.onnx_io.changes.freezing import open_axes
 from superopt.optimizer.parallel.licences import by_axioms
 from superopt.optimizer.parallel.search.subject import plannable
 from superopt.optimizer.parallel.simulator.prices import Prices
@@ -24,13 +25,19 @@ class LiftedStep:
 
     @staticmethod
     def of(model: ModelSource) -> LiftedStep:
-        """Raises InvalidOptionError for a model that is no training step."""
+        """Raises InvalidOptionError for a model that is no training step, or one with open sizes."""
         source = load_model(model)
         layout = StepLayout.of(source.proto, source.name)
         if layout is None:
             raise InvalidOptionError(
                 f"{source.name}: expected a training step, as superopt train-graph writes it, got another "
                 "model"
+            )
+        names = ", ".join(dict.fromkeys(axis.name for axis in open_axes(source)))
+        if names:
+            raise InvalidOptionError(
+                f"{source.name}: expected a step of known sizes, got open ones: {names}; give them when it "
+                "is built, with `superopt train-graph --freeze NAME=SIZE`"
             )
         return LiftedStep(lift(source), layout)
 

@@ -27,7 +27,8 @@ from superopt.rewriting import Substitution
 @dataclass(frozen=True)
 class RecordedPlan:
     """The plan of a report, with its graph, sizes and devices, and the states of a training step.
-    ``is_synchronised``: the graph is that of the model with gradients merged or divided by a strategy."""
+    ``is_synchronised``: it is by a strategy of synchronisation, so that the graph itself was written, with
+    its sizes, and perhaps with gradients merged or divided."""
 
     graph: Graph
     plan: Plan
@@ -61,8 +62,8 @@ def recorded_plan(
         raise InvalidFileError(f"report: expected the objective of a plan, got {objective!r}")
     sized = plannable(graph, cast("Mapping[str, int]", dims))
     layout = StepLayout.of(lifted.source.proto, lifted.source.name)
-    is_synchronised = layout is not None and _is_changed(content, sized)
-    if layout is not None and is_synchronised:
+    is_synchronised = layout is not None and "synchronisation" in content
+    if layout is not None and is_synchronised and _is_changed(content, sized):
         machine = _cluster(name, devices) if cluster is None else cluster
         _require_devices(machine, devices)
         licences = licences_of(rules, load_axioms().equations)
@@ -75,11 +76,11 @@ def recorded_plan(
 
 
 def _is_changed(content: Mapping[str, object], graph: Graph) -> bool:
-    """Whether the plan is for a graph that a strategy changed."""
+    """Whether the plan is for a graph with other nodes."""
     operators = content.get("operators")
     entries = cast("Sequence[object]", operators) if isinstance(operators, list) else ()
     nodes = [cast("Mapping[str, object]", entry).get("node") for entry in entries if isinstance(entry, dict)]
-    return "synchronisation" in content and any(node not in graph.nodes for node in nodes)
+    return any(node not in graph.nodes for node in nodes)
 
 
 def _cluster(name: str, devices: int) -> Cluster:

@@ -11,7 +11,7 @@ from superopt.files import write_atomically
 from superopt.journeys.planning.lifted_steps import LiftedStep
 from superopt.onnx_io import ModelSource
 from superopt.optimizer.parallel.simulator import Simulation
-from superopt.optimizer.parallel.strategies.applying import GradientSums
+from superopt.optimizer.parallel.strategies.applying import GradientSums, InexactStrategy
 from superopt.optimizer.parallel.strategies.auto import AutoStrategy, Effort, Found, simulated
 from superopt.optimizer.parallel.strategies.builders import BUILDERS, Setting, build
 from superopt.optimizer.parallel.strategies.inexact import Inexactness
@@ -55,18 +55,19 @@ def build_strategy(
     if inexactness == Inexactness():
         return BuiltStrategy(strategy, simulated(planner.planned(strategy), planner))
     found = GradientSums(planner).inexact(strategy, inexactness)
-    if not found.changes:
-        raise InvalidOptionError(
-            f"builder: expected gradients that are summed by {_takers(inexactness)}, got a strategy of "
-            f"{builder} without any"
-        )
+    _require_changed(found, inexactness)
     simulation = simulated(found.planner.planned(found.strategy), found.planner)
     return BuiltStrategy(found.strategy, simulation, len(planner.variables) - len(found.changes))
 
 
-def _takers(asked: Inexactness) -> str:
-    kinds = ["servers"] if asked.delay else []
-    return " or ".join([*kinds, *([] if asked.compressor is Compressor.NONE else ["all-reduces"])])
+def _require_changed(found: InexactStrategy, asked: Inexactness) -> None:
+    """Raises InvalidOptionError where no gradient takes the staleness or the compressor."""
+    why = next(iter(found.defects.values()), None)
+    changes, name = found.changes, found.strategy.identity
+    if asked.delay and not any(one.delay for one in changes):
+        raise InvalidOptionError(f"staleness: {why or f'expected parameter servers, and {name} has none'}")
+    if asked.compressor is not Compressor.NONE and not any(one.compressed for one in changes):
+        raise InvalidOptionError(f"compressor: {why or f'expected all-reduces, and {name} has none'}")
 
 
 def auto_strategy(planner: StrategyPlanner, effort: Effort, seconds: float) -> Found:

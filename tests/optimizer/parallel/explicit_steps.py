@@ -103,19 +103,28 @@ class ExplicitStep:
 
 
 def explicit_step(
-    model: onnx.ModelProto | bytes, optimizer: str = "sgd", loss: str = "cotangents"
+    model: onnx.ModelProto | bytes,
+    optimizer: str = "sgd",
+    loss: str = "cotangents",
+    *,
+    clip_norm: float | None = None,
+    precision: str = "f32",
 ) -> ExplicitStep:
     """The step that ``train-graph`` writes for a model; the last ones are kept."""
-    return _step_of(model if isinstance(model, bytes) else model.SerializeToString(), optimizer, loss)
+    content = model if isinstance(model, bytes) else model.SerializeToString()
+    return _step_of(content, optimizer, loss, clip_norm, precision)
 
 
 @lru_cache(maxsize=16)
-def _step_of(model: bytes, optimizer: str, loss: str) -> ExplicitStep:
+def _step_of(
+    model: bytes, optimizer: str, loss: str, clip_norm: float | None, precision: str
+) -> ExplicitStep:
     settings = StepSettings()
     settings = replace(
         settings,
-        update=replace(settings.update, optimizer=optimizer),
+        update=replace(settings.update, optimizer=optimizer, clip_norm=clip_norm),
         loss=replace(settings.loss, loss=loss),
+        precision=replace(settings.precision, precision=precision),
     )
     source = load_model(train_graph(model, settings).step.model.to_bytes())
     lifted = lift(source)

@@ -3,9 +3,10 @@ what is foretold."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,12 @@ from superopt import zoo
 from superopt.domains import Array
 from superopt.errors import InvalidOptionError
 from superopt.ir.plan import Plan
-from superopt.journeys.planning.applied_strategy import apply_strategy, write_changed
+from superopt.journeys.planning.applied_strategy import PROPERTY, apply_strategy, write_changed
 from superopt.journeys.planning.lifted_steps import LiftedStep
 from superopt.journeys.planning.strategies import BuiltStrategy, build_strategy
+from superopt.onnx_io import build_model
+from superopt.ops.activation import Relu
+from superopt.ops.matrix import Matmul
 from superopt.optimizer.parallel.execution.program import run_program, save_program
 from superopt.optimizer.parallel.search.subject import plannable
 from superopt.optimizer.parallel.shards import programmed
@@ -36,8 +40,10 @@ from superopt.optimizer.parallel.strategies.model import (
 from superopt.optimizer.parallel.topology import Cluster
 from superopt.optimizer.training.running import Step
 from superopt.step_options import UpdateSettings
+from tests.optimizer.graphs import Builder
 from tests.optimizer.parallel.explicit_steps import ExplicitStep, explicit_step
 from tests.optimizer.parallel.networks import devices
+from tests.optimizer.parallel.random_plans import random_arrays
 
 CAST, FEEDBACK = Inexactness(0, Compressor.CAST), Inexactness(0, Compressor.CAST_WITH_FEEDBACK)
 SAMPLES = 6
@@ -45,8 +51,17 @@ RATE = float(UpdateSettings(optimizer="sgd").base_rate or 0)
 
 
 @cache
-def _given(optimizer: str = "sgd", name: str = "light-mlp") -> ExplicitStep:
-    return explicit_step(zoo.build(name, batch=SAMPLES), optimizer)
+def _given(optimizer: str = "sgd", clip_norm: float | None = None) -> ExplicitStep:
+    return explicit_step(zoo.build("light-mlp", batch=SAMPLES), optimizer, clip_norm=clip_norm)
+
+
+@cache
+def _equal_shapes() -> ExplicitStep:
+    """Two parameters of one shape, and clipping by the norm of both gradients."""
+    b = Builder()
+    x = b.add(Relu(), b.add(Matmul(), b.input("x", SAMPLES, 8), b.weight(8, 8)))
+    graph = b.graph(b.add(Matmul(), x, b.weight(8, 8)))
+    return explicit_step(build_model(graph, random_arrays(graph)), clip_norm=0.01)
 
 
 def _content(step: ExplicitStep) -> bytes:
@@ -103,21 +118,23 @@ def _parameters(step: Step) -> dict[str, Array]:
     return {name: step.states[name].astype(np.float64) for name in names}
 
 
-def _batches(count: int, samples: int = SAMPLES) -> list[dict[str, Array]]:
+def _batches(given: ExplicitStep, count: int) -> list[dict[str, Array]]:
     random = np.random.default_rng(3)
-    step = Step(_content(_given()), threads=1)
+    step = Step(_content(given), threads=1)
     return [
         {
-            port.name: random.uniform(0, 1, (samples, *(port.shape or ())[1:])).astype(port.dtype)
+            port.name: random.uniform(0, 1, (SAMPLES, *(port.shape or ())[1:])).astype(port.dtype)
             for port in step.data
         }
         for _ in range(count)
     ]
 
 
-def _gradients(parameters: Mapping[str, Array], batch: Mapping[str, Array]) -> dict[str, Array]:
-    """The gradients of the given step at these parameters, from what it adds to them."""
-    step = Step(_content(_given()), threads=1)
+def _gradients(
+    given: ExplicitStep, parameters: Mapping[str, Array], batch: Mapping[str, Array]
+) -> dict[str, Array]:
+    """The gradients of a step at these parameters, clipped as it does, from what it adds to them."""
+    step = Step(_content(given), threads=1)
     for name, value in parameters.items():
         step.states[name][...] = value
     before = _parameters(step)
@@ -127,15 +144,16 @@ def _gradients(parameters: Mapping[str, Array], batch: Mapping[str, Array]) -> d
 
 
 @pytest.mark.parametrize("delay", [1, 3])
-def test_a_gradient_is_applied_that_many_steps_later(delay: int) -> None:
-    """Beside gradients of the given step in a queue."""
+@pytest.mark.parametrize("given", [_given, partial(_given, "sgd", 0.01), _equal_shapes])
+def test_a_gradient_is_applied_that_many_steps_later(given: Callable[[], ExplicitStep], delay: int) -> None:
+    """Beside gradients of the given step in a queue; the norm is that of the gradients that are applied."""
     machine = devices(2)
-    strategy = _strategy(_given(), machine, "PS", Inexactness(delay))
-    step = Step(_content(_applied(_given(), machine, strategy)), threads=1)
+    strategy = _strategy(given(), machine, "PS", Inexactness(delay))
+    step = Step(_content(_applied(given(), machine, strategy)), threads=1)
     expected = _parameters(step)
     waiting = [dict.fromkeys(expected, np.float64(0)) for _ in range(delay)]
-    for number, batch in enumerate(_batches(6)):
-        waiting.append(_gradients(expected, batch))
+    for number, batch in enumerate(_batches(given(), 6)):
+        waiting.append(_gradients(given(), expected, batch))
         due = waiting.pop(0)
         expected = {name: value - RATE * due[name] for name, value in expected.items()}
         step.run(batch)
@@ -151,7 +169,7 @@ def test_each_device_rounds_its_gradient(asked: Inexactness) -> None:
     step = _applied(_given(), machine, strategy)
     planned = LiftedStep(step.lifted, step.layout).planner(machine).planned(strategy)
     own = step.by_strategy(planned)
-    (batch,) = _batches(1)
+    (batch,) = _batches(_given(), 1)
     feeds = {**own.feeds(), **batch}
     halves = [
         _gradients_of_half({name: array[part] for name, array in batch.items()})
@@ -275,9 +293,63 @@ def _built(step: ExplicitStep, builder: str, asked: Inexactness) -> BuiltStrateg
 
 
 def test_builders_without_servers_or_all_reduces_say_so() -> None:
-    for builder, asked, what in (("AllReduce", Inexactness(1), "servers"), ("PS", CAST, "all-reduces")):
-        with pytest.raises(InvalidOptionError, match=f"summed by {what}, got a strategy of {builder} "):
+    both = Inexactness(1, Compressor.CAST)
+    for builder, asked, sentence in (
+        ("AllReduce", Inexactness(1), "staleness: expected parameter servers, and AllReduce has none"),
+        ("PS", CAST, "compressor: expected all-reduces, and PS has none"),
+        ("PS", both, "compressor: expected all-reduces, and PS has none"),
+        ("PS", Inexactness(50), "staleness: expected a staleness below 50, the number of losses"),
+    ):
+        with pytest.raises(InvalidOptionError, match=sentence):
             _built(_given(), builder, asked)
+
+
+def test_clipping_leaves_no_gradient_out() -> None:
+    """Not even of the first parameter of each shape."""
+    assert _built(_equal_shapes(), "PS", Inexactness(1)).unchanged == 0
+
+
+def test_a_scaled_loss_is_refused() -> None:
+    """Gradients that wait, and residuals, would have the scale of another step."""
+    step = explicit_step(zoo.build("light-mlp", batch=8), loss="cross-entropy", precision="f16")
+    for builder, asked in (("PS", Inexactness(1)), ("AllReduce", FEEDBACK)):
+        with pytest.raises(InvalidOptionError, match="expected a step that does not scale its loss"):
+            _built(step, builder, asked)
+
+
+def test_gradients_of_a_step_in_bfloat16_are_compressed() -> None:
+    step = explicit_step(zoo.build("light-mlp", batch=8), loss="cross-entropy", precision="bf16")
+    built = _built(step, "AllReduce", CAST)
+    exactly = _built(step, "AllReduce", Inexactness())
+    saved = exactly.simulation.communication_bytes - built.simulation.communication_bytes
+    assert saved == 2 * 2 * step.parameters  # two bytes of each, sent twice
+
+
+def test_one_device_has_no_sums() -> None:
+    machine = devices(1)
+    step = LiftedStep(_given().lifted, _given().layout)
+    assert build_strategy(step, machine, "PS", Setting(machine), Inexactness()).unchanged == 0
+    with pytest.raises(InvalidOptionError, match="staleness: expected a gradient that is summed whole"):
+        build_strategy(step, machine, "PS", Setting(machine), Inexactness(1))
+
+
+def test_strategies_can_be_applied_one_after_the_other() -> None:
+    """The first one compresses the gradient of one parameter, the second delays that of another."""
+    machine = devices(2)
+    names = [
+        variable.name for variable in LiftedStep(_given().lifted, _given().layout).planner(machine).variables
+    ]
+    servers, reduced = (
+        exact(_strategy(_given(), machine, builder, Inexactness())) for builder in ("PS", "AllReduce")
+    )
+    first = _applied(_given(), machine, inexact(reduced, CAST, names[:1]))
+    second = _applied(first, machine, inexact(servers, Inexactness(2), names[1:2]))
+    assert second.layout.description.compressed == (names[0],)
+    properties = [e.value for e in second.lifted.source.proto.metadata_props if e.key == PROPERTY]
+    assert [one["parameter"] for one in json.loads(properties[0])["changes"]] == names[:2]
+    assert len(properties) == 1
+    with pytest.raises(InvalidOptionError, match="expected a step with gradients as they are computed"):
+        _applied(second, machine, inexact(reduced, CAST, names[:1]))
 
 
 def test_builders_leave_gradients_that_are_no_single_sum() -> None:

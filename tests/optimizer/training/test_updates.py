@@ -207,6 +207,19 @@ def test_a_schedule_is_the_factor_of_the_rate(schedule: str, element: ElementTyp
         np.testing.assert_allclose(trainer.values["p"], expected, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("schedule", FACTORS)
+@pytest.mark.parametrize("calls", [2, 3])
+def test_a_schedule_counts_updates_not_calls(schedule: str, calls: int) -> None:
+    settings = UpdateSettings(optimizer="sgd", learning_rate=0.5, schedule=schedule, accumulate=calls)
+    trainer = Trainer({"p": np.zeros(1)}, settings)
+    for update in range(1, STEPS // calls + 1):
+        trainer.values["p"] = np.zeros_like(trainer.values["p"])
+        for _ in range(calls):
+            trainer.step({"p": np.full(1, -1.0)})
+        expected = 0.5 * FACTORS[schedule](update)
+        np.testing.assert_allclose(trainer.values["p"], expected, rtol=2e-6, atol=2e-6)
+
+
 def test_the_rate_may_be_an_input() -> None:
     settings = UpdateSettings(optimizer="adam", learning_rate="input", schedule="step:every=5,factor=0.5")
     trainer, reference = Trainer(parameters(), settings), Reference("adam", parameters())

@@ -27,7 +27,8 @@ def _batch(size: float) -> dict[str, Array]:
 
 @pytest.mark.parametrize("calls", [1, 2])
 def test_a_call_that_overflows_halves_the_scale_and_changes_nothing_else(calls: int) -> None:
-    built = step(UpdateSettings(accumulate=calls, clip_norm=1.0), precision="f16")
+    settings = UpdateSettings(accumulate=calls, clip_norm=1.0, schedule="step:every=2,factor=0.5")
+    built = step(settings, precision="f16")
     loaded = Step(built.model.to_bytes(), threads=1)
     loaded.run(_batch(1.0))
     before = {name: array.copy() for name, array in loaded.states.items()}
