@@ -13,6 +13,7 @@ import numpy as np
 from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.optimizer.check.given import require_archive
 from superopt.optimizer.cost.runtime.session import Array
+from superopt.optimizer.training.description import Labels
 from superopt.optimizer.training.running import DataInput, Step
 
 if TYPE_CHECKING:
@@ -50,6 +51,20 @@ class Dataset:
         if not count:
             raise InvalidFileError(f"{name}: expected at least one sample, got none")
         return Dataset(arrays, count, name)
+
+    def require_labels(self, labels: Labels) -> None:
+        """Raises InvalidFileError for numbers that are no classes, and where no position has a class."""
+        given = self.arrays[labels.input]
+        is_ignored = given == labels.ignored
+        wrong = given[~is_ignored & ((given < 0) | (given >= labels.classes))]
+        expected = f"expected classes from 0 to {labels.classes - 1}, or {labels.ignored} for none"
+        if wrong.size:
+            raise InvalidFileError(
+                f"{self.name}: array {labels.input!r}: {expected}, got {wrong.flat[0]}"
+                + (": classes count from 0" if wrong.min() == labels.classes and given.min() > 0 else "")
+            )
+        if is_ignored.all():
+            raise InvalidFileError(f"{self.name}: array {labels.input!r}: {expected}, got no class at all")
 
 
 def _read(path: Path, ports: Sequence[DataInput]) -> dict[str, Array]:

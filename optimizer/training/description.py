@@ -92,6 +92,18 @@ class ScheduledRate:
     schedule: str
 
 
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """An input with numbers of classes, below ``classes``; positions with the number ``ignored`` do not
+    count."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    input: str
+    classes: int
+    ignored: int
+
+
 LearningRate: TypeAlias = RateInput | ConstantRate | ScheduledRate
 
 
@@ -102,7 +114,8 @@ class StepDescription:
     ``loss`` is the output with the loss, a scalar. ``data`` are the inputs that every batch supplies; their
     first axis counts samples. ``seed`` is the int64 scalar input with the seed of random masks, if any. All
     other inputs are states, or the learning rate. ``compressed`` are the parameters whose gradients are
-    rounded to half precision before devices add theirs.
+    rounded to half precision before devices add theirs; ``labels`` is the data input with numbers of
+    classes, if any.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -114,6 +127,7 @@ class StepDescription:
     learning_rate: LearningRate
     seed: str | None = None
     compressed: tuple[str, ...] = ()
+    labels: Labels | None = None
     format: Literal[1] = FORMAT
 
     @cached_property
@@ -260,6 +274,9 @@ def _defects(model: _Interface, description: StepDescription) -> Iterator[str]:
             yield f"data {name!r} is no input of the model; its inputs are {_listed(model.inputs)}"
         elif model.inputs[name].shape == ():
             yield f"data {name!r}: expected a first axis that counts samples, got a scalar"
+    if description.labels is not None and description.labels.input not in description.data:
+        listed = ", ".join(map(repr, description.data))
+        yield f"labels: expected a data input, {listed}; got {description.labels.input!r}"
     for name in description.compressed:
         owner = description.by_name.get(name)
         if owner is None or owner.role is not Role.PARAMETER:

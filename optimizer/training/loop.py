@@ -91,6 +91,8 @@ def train(
     if written is not None:
         require_writable(written)
     dataset = Dataset.of(data, step.data)
+    if step.description.labels is not None:
+        dataset.require_labels(step.description.labels)
     if resume is None:
         step.set_learning_rate(learning_rate)
         course = _beginning(step, dataset, batch_size, seed)

@@ -19,6 +19,7 @@ from superopt.ops.order import Absolute, Maximum
 from superopt.ops.reduction import ReduceSum
 from superopt.ops.selection import Equal, LogicalNot, Select
 from superopt.optimizer.training.builder import SCALAR, StepBuilder
+from superopt.optimizer.training.description import Labels
 from superopt.step_options import COTANGENTS, CROSS_ENTROPY, MEAN_ABSOLUTE, MEAN_SQUARE, LossSettings, decimal
 
 LABELS, TARGETS = "labels", "targets"
@@ -30,11 +31,12 @@ _LOW = frozenset((ElementType.FLOAT16, ElementType.BFLOAT16))
 @dataclass(frozen=True)
 class AddedLoss:
     """A loss: its 0-d value (float32, or float64 if the prediction is), the names of the inputs that came
-    with it, and the content of the constants that did, by label."""
+    with it, the content of the constants that did, by label, and what its labels may be, if it has any."""
 
     value: Value
     inputs: tuple[str, ...]
     weights: Mapping[str, Array]
+    labels: Labels | None = None
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def add_loss(editor: GraphEditor, prediction: Value, loss: LossSettings) -> Adde
       the input ``labels`` (int64, without that axis), or ``targets`` (probabilities, of the prediction's
       type). It is the mean over all positions but those whose label is ``ignore_index``; 0 if that leaves
       none. A label that is neither a class nor ``ignore_index`` adds nothing to the sum, but counts in the
-      mean: ranges are not checked at run time.
+      mean: the step does not check ranges, training does.
     - ``mse``, ``l1``: the mean over all elements; the input ``targets`` has the prediction's type.
     - The name of an output: the prediction, which must have one element.
 
@@ -66,7 +68,11 @@ def add_loss(editor: GraphEditor, prediction: Value, loss: LossSettings) -> Adde
     if loss.loss == COTANGENTS:
         raise InvalidOptionError("loss: expected a loss with a value, got cotangents")
     value = _LOSSES.get(loss.loss, _given)(builder, prediction, loss)
-    return AddedLoss(value, builder.inputs, builder.weights)
+    labels = None
+    if LABELS in builder.inputs:
+        classes = _class_count(type_, _class_axis(type_, loss))
+        labels = Labels(LABELS, classes, loss.ignore_index)
+    return AddedLoss(value, builder.inputs, builder.weights, labels)
 
 
 def add_cotangents(editor: GraphEditor, outputs: Mapping[str, Value]) -> AddedCotangents:

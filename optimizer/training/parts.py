@@ -12,6 +12,7 @@ from superopt.ir.graph import Graph, Input, Node, NodeId, Value
 from superopt.onnx_io import LiftedModel
 from superopt.onnx_io.training.running_statistics import Statistic
 from superopt.ops import Opaque
+from superopt.optimizer.training.description import Labels
 from superopt.optimizer.training.precision.scaling import LOSS_SCALE
 from superopt.optimizer.training.precision.subject import Subject
 from superopt.optimizer.training.trial_batches import Feeds
@@ -39,11 +40,13 @@ class Forward:
 
 @dataclass(frozen=True)
 class StepLoss:
-    """The graph with its loss, a 0-d value, and the contents of added constants by label."""
+    """The graph with its loss, a 0-d value, the contents of added constants by label, and what labels may
+    be, if there are any."""
 
     graph: Graph
     value: Value
     weights: Mapping[str, Array]
+    labels: Labels | None = None
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from superopt.optimizer.training.builder import StepBuilder
 from superopt.optimizer.training.description import (
     PROPERTY,
     ConstantRate,
+    Labels,
     LearningRate,
     RateInput,
     Role,
@@ -219,7 +220,7 @@ class _Step:
             total = _total(editor, [_product(editor, outputs[name], seed) for name, seed in seeds.items()])
             return StepLoss(editor.build(), total, {})
         added = add_loss(editor, self._prediction(forward), settings)
-        return StepLoss(editor.build(), added.value, added.weights)
+        return StepLoss(editor.build(), added.value, added.weights, added.labels)
 
     def _prediction(self, forward: Forward) -> Value:
         wanted = self._settings.model.prediction
@@ -265,7 +266,7 @@ class _Step:
             **{statistic.output: values[statistic.output] for statistic in forward.statistics},
         }
         _require_free(outputs, lifted)
-        description = self._description(forward, updates, graph)
+        description = self._description(forward, updates, graph, done.loss.labels)
         extension = Extension(
             outputs,
             initial={state.input: state.initial for state in updates.states},
@@ -286,7 +287,9 @@ class _Step:
             tuple(outputs),
         )
 
-    def _description(self, forward: Forward, updates: AddedUpdates, graph: Graph) -> StepDescription:
+    def _description(
+        self, forward: Forward, updates: AddedUpdates, graph: Graph, labels: Labels | None
+    ) -> StepDescription:
         states = (
             *(State(name, Role.PARAMETER, name, name + NEXT) for name in updates.new_parameters),
             *(State(s.name, s.role, s.input, s.name + NEXT, s.of) for s in updates.states),
@@ -300,6 +303,7 @@ class _Step:
             data=tuple(name for name in inputs_by_name(graph) if name not in settled),
             learning_rate=_learning_rate(self._settings.update),
             seed=forward.seed,
+            labels=labels,
         )
 
 

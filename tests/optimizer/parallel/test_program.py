@@ -15,7 +15,7 @@ from superopt import zoo
 from superopt.domains import Array
 from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.ir.graph import Graph, Input, Weight
-from superopt.ir.plan import Plan
+from superopt.ir.plan import Parallelism, Plan
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import LiftedModel, build_model, lift, load_model, lower
 from superopt.onnx_io.annotations import validate_annotations
@@ -26,8 +26,9 @@ from superopt.optimizer.parallel.execution import HostMachine, execute
 from superopt.optimizer.parallel.execution.program import run_program, save_program
 from superopt.optimizer.parallel.experts import experts
 from superopt.optimizer.parallel.search.mesh import Mesh
-from superopt.optimizer.parallel.shards import programmed
+from superopt.optimizer.parallel.shards import Segment, programmed
 from tests.onnx_io.kit import model, node, tensor, value
+from tests.optimizer.graphs import Builder
 from tests.optimizer.parallel.explicit_steps import explicit_step
 from tests.optimizer.parallel.networks import devices
 from tests.optimizer.parallel.random_plans import (
@@ -80,6 +81,21 @@ def test_programs_of_a_step_leave_its_next_states_where_it_reads_them(tmp_path: 
         assert result.moved_bytes == direct.moved_bytes, expert.name
         for expected, got in zip(direct.outputs, result.outputs, strict=True):
             np.testing.assert_allclose(got, expected, rtol=2e-4, atol=2e-5)
+
+
+def test_work_of_which_nothing_is_read_is_left_out(tmp_path: Path) -> None:
+    """The runtime refuses a model without outputs: here device 1 makes a copy that nobody reads."""
+    b = Builder()
+    first = b.add(Relu(), b.input("x", 4, 3))
+    graph = b.graph(b.add(Relu(), first))
+    copied, alone = Parallelism((1, 1), (0, 1), copies=2), Parallelism((1, 1), (0,))
+    plan = Plan(parallel={first.node: copied, graph.outputs[0].node: alone})
+    lifted = lift(load_model(build_model(graph, {})))
+    program = programmed(graph, plan)
+    assert [entry.device for entry in program.entries if isinstance(entry, Segment)] == [0]
+    save_program(program, lifted, graph, tmp_path / "program")
+    data = np.full((4, 3), 2.0, np.float32)
+    np.testing.assert_array_equal(run_program(tmp_path / "program", {"x": data}).outputs[0], data)
 
 
 def test_annotations_of_a_plan_are_valid_and_change_nothing_that_is_computed() -> None:

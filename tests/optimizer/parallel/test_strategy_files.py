@@ -159,6 +159,20 @@ def test_a_strategy_is_built_exported_imported_and_used(
     assert json.loads(capsys.readouterr().out)["microseconds"] == pytest.approx(predicted, rel=1e-5)
 
 
+def test_a_plan_by_servers_is_replayed_byte_for_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_library: WithLibrary
+) -> None:
+    """Its graph has no other nodes, and is written with its sizes."""
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", with_library(tmp_path / "rules.db"))
+    monkeypatch.chdir(tmp_path)
+    zoo.save("light-ncf", tmp_path / "model.onnx", batch=8)
+    assert run(["train-graph", "model.onnx", "-o", "s.onnx", "--loss", "cotangents"]) == 0
+    planned = ["--cluster", "4x-t4", "--objective", "training", "--strategy", "PS", "--budget", "600"]
+    assert run(["optimize", "s.onnx", "-o", "out.onnx", "--report", "r.json", *planned]) == 0
+    assert run(["replay", "s.onnx", "r.json", "-o", "replayed.onnx"]) == 0
+    assert Path("replayed.onnx").read_bytes() == Path("out.onnx").read_bytes()
+
+
 @pytest.mark.parametrize(
     ("builder", "asked", "change", "caveat"),
     [

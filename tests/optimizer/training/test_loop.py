@@ -18,11 +18,12 @@ from onnx import TensorProto, helper, numpy_helper
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+from superopt import zoo
 from superopt.errors import DivergedError, InvalidFileError, InvalidOptionError
 from superopt.optimizer.training.checkpoint import EverySeconds, EverySteps, parse_interval
 from superopt.optimizer.training.dataset import Batching, Position
 from superopt.optimizer.training.description import RateInput, read_description, write_description
-from superopt.training import Step, TrainingProgress, TrainingResult, train
+from superopt.training import Step, TrainingProgress, TrainingResult, train, train_graph
 from tests.optimizer.training.steps import (
     Arrays,
     linear_losses,
@@ -375,3 +376,20 @@ def test_losses_do_not_depend_on_where_arrays_lie() -> None:
         _run(mlp_step(), 5, None).losses
         == train(Step(mlp_step(), threads=1), shifted, steps=5, batch_size=16, seed=9).losses
     )
+
+
+@pytest.mark.parametrize(
+    ("labels", "sentence"),
+    [
+        ([1, 2, 10], "array 'labels': expected classes from 0 to 9, or -100 for none, got 10: classes count"),
+        ([0, 2, 10], "array 'labels': expected classes from 0 to 9, or -100 for none, got 10$"),
+        ([0, -1, 3], "array 'labels': expected classes from 0 to 9, or -100 for none, got -1$"),
+        ([-100, -100, -100], "or -100 for none, got no class at all"),
+    ],
+)
+def test_labels_that_are_no_classes_are_refused(labels: list[int], sentence: str) -> None:
+    step = Step(train_graph(zoo.build("light-mlp", batch=3)).step.model.to_bytes(), threads=1)
+    data = {"input": np.zeros((3, 64), np.float32), "labels": np.asarray(labels)}
+    with pytest.raises(InvalidFileError, match=sentence):
+        train(step, data, steps=1)
+    train(step, {**data, "labels": np.asarray([0, -100, 9])}, steps=1)

@@ -240,6 +240,45 @@ def test_a_model_of_double_precision_is_trained_in_it(activation: str) -> None:
     np.testing.assert_allclose((gradient * direction).sum(), change, rtol=1e-6)
 
 
+def test_numbers_in_gradients_of_double_precision_are_double() -> None:
+    """A tenth, as in the gradient of a mean of ten numbers, is not a number in single precision."""
+    values = np.random.default_rng(0).standard_normal((2, 10))
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    ports = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.DOUBLE, [3, n])
+        for name, n in (("x", 2), ("y", 10))
+    ]
+    graph = helper.make_graph(nodes, "g", ports[:1], ports[1:], [numpy_helper.from_array(values, "w")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    update = UpdateSettings("sgd", learning_rate=1.0)
+    step = Step(
+        built(model, StepSettings(loss=LossSettings("mse"), update=update)).model.to_bytes(), threads=1
+    )
+    x, targets = np.ones((3, 2)), np.zeros((3, 10))
+    step.run({"x": x, "targets": targets})
+    expected = values - 2 * x.T @ (x @ values - targets) / targets.size
+    np.testing.assert_allclose(step.states["w"], expected, rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "sentence"),
+    [
+        ({"x": [3, 2], "t": []}, "data 't': expected a first axis that counts samples, got a scalar"),
+        ({"x": [3, 2], "learning_rate": [1]}, "input 'learning_rate' is neither a state nor data"),
+    ],
+)
+def test_a_step_that_no_command_could_run_is_not_written(inputs: dict[str, list[int]], sentence: str) -> None:
+    other = list(inputs)[1]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["z"]), helper.make_node("Add", ["z", other], ["y"])]
+    ports = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, n) for name, n in inputs.items()]
+    output = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [3, 4])
+    weight = numpy_helper.from_array(np.ones((2, 4), np.float32), "w")
+    graph = helper.make_graph(nodes, "g", ports, [output], [weight])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    with pytest.raises(InvalidModelError, match=f"cannot be trained so: {sentence}"):
+        built(model, StepSettings(loss=LossSettings("cotangents")))
+
+
 def test_cotangents_give_gradients_of_all_outputs() -> None:
     settings = StepSettings(loss=LossSettings("cotangents"), update=UpdateSettings("sgd", learning_rate=1.0))
     model = linear()
