@@ -20,12 +20,14 @@ from superopt.optimizer.search import TraceStep
 
 @dataclass(frozen=True)
 class Findings:
-    """Input of the explanation. ``chosen`` is the returned variant, None for the original; ``judged`` are all
-    timed variants, in order."""
+    """Input of the explanation. ``chosen`` is the returned variant, None for the original; ``tried`` is the
+    most promising one with rules where the original is returned; ``judged`` are all judged variants, in
+    order."""
 
     prepared: Prepared
     start: GraphCost
     chosen: PricedVariant | None
+    tried: PricedVariant | None
     ablations: Sequence[Ablation]
     judged: Sequence[PricedVariant]
     was_cut_short: bool
@@ -35,7 +37,7 @@ class Findings:
 class Explanation:
     """Explanation of a result. It took ``seconds`` of ``seconds_allowed``. ``is_complete``: every matching
     rule is in ``unused`` or ``gains``, with a price if possible. ``tried`` are the predicted gains of rules
-    in a variant that was timed and not returned."""
+    in the most promising variant where none is returned."""
 
     seconds: float
     seconds_allowed: float
@@ -74,7 +76,6 @@ def explain(findings: Findings, seconds: float) -> Explanation:
     began = time.monotonic()
     start, prepared = findings.start, findings.prepared
     lifted, rules = prepared.request.lifted, prepared.request.rules
-    rejected = [variant for variant in findings.judged if findings.chosen is None and variant.trace]
     final = start if findings.chosen is None else findings.chosen.cost
     trace = () if findings.chosen is None else findings.chosen.trace
     objective = start.objective
@@ -103,7 +104,7 @@ def explain(findings: Findings, seconds: float) -> Explanation:
         seconds_allowed=round(seconds, 3),
         is_complete=complete,
         gains=rule_gains(trace, findings.ablations),
-        tried=rule_gains(rejected[-1].trace, findings.ablations) if rejected else (),
+        tried=() if findings.tried is None else rule_gains(findings.tried.trace, findings.ablations),
         unused=unused,
         before=slowest_kernels(start, lifted),
         after=slowest_kernels(final, lifted),

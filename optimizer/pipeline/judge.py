@@ -19,7 +19,13 @@ from superopt.optimizer.pipeline.original import Original
 from superopt.optimizer.pipeline.prepare import Prepared
 from superopt.optimizer.pipeline.report import Report
 from superopt.optimizer.pipeline.runnable import runnable
-from superopt.optimizer.pipeline.verdict import PlannedVariant, PricedVariant, Variant, Verdict
+from superopt.optimizer.pipeline.verdict import (
+    PlannedVariant,
+    PricedVariant,
+    Variant,
+    Verdict,
+    most_promising,
+)
 
 V = TypeVar("V", bound=Variant)
 
@@ -92,15 +98,15 @@ class Equality:
 
 
 class Trial(ABC, Generic[V]):
-    """One optimization under one judge. ``verdicts`` are all verdicts so far; ``last`` is the one that
-    determines the outcome. Models are run by the ``provider`` on this machine; ``equality`` is None before
-    they can be."""
+    """One optimization under one judge. ``verdicts`` are all verdicts so far; ``accepted`` is the one on the
+    variant that is returned, None before and without one. Models are run by the ``provider`` on this machine;
+    ``equality`` is None before they can be."""
 
     def __init__(self, prepared: Prepared, provider: Provider = Provider.CPU) -> None:
         self.provider = provider
         self.suspects: tuple[Suspect, ...] = ()
         self.verdicts: list[Verdict[V]] = []
-        self.last: Verdict[V] | None = None
+        self.accepted: Verdict[V] | None = None
         self._prepared = prepared
         self._request = prepared.request
         self._schedule = prepared.request.schedule
@@ -114,8 +120,17 @@ class Trial(ABC, Generic[V]):
             raise UnchangedError(refusal)
         verdict = self._decide(original, variant)
         if not verdict.accepted:
-            raise UnchangedError(verdict.why)
+            raise UnchangedError(most_promising(self.verdicts).why)
+        self.accepted = verdict
         return verdict
+
+    @property
+    def described(self) -> Verdict[V] | None:
+        """The verdict that the report describes: the accepted one, else the most promising one; None where
+        nothing was judged."""
+        if self.accepted is not None or not self.verdicts:
+            return self.accepted
+        return most_promising(self.verdicts)
 
     @abstractmethod
     def account(self, report: Report) -> Report:
@@ -149,7 +164,7 @@ class Trial(ABC, Generic[V]):
     def _judged(self, variant: V) -> Verdict[V]:
         """The verdict on a variant; if its outputs differ, on the variant without the rules at fault, which
         are reported."""
-        verdict = self.last = self._judge(variant)
+        verdict = self._judge(variant)
         while (
             verdict.variant.trace
             and verdict.equivalence is not None
@@ -164,9 +179,9 @@ class Trial(ABC, Generic[V]):
             left = self._without(verdict.variant, suspect.rule)
             if left is None:
                 why = f"{verdict.why}; rule {suspect.rule} is to blame, and suspect now"
-                self.last = replace(verdict, why=why)
-                return self.last
-            verdict = self.last = self._judge(left)
+                self.verdicts[-1] = replace(verdict, why=why)
+                return self.verdicts[-1]
+            verdict = self._judge(left)
         return verdict
 
     def _equivalence_of(self, graph: Graph) -> Equivalence | None:

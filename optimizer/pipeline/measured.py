@@ -33,7 +33,7 @@ from superopt.optimizer.pipeline.report import CostSummary, MemorySummary, Repor
 from superopt.optimizer.pipeline.schedule import SearchTime
 from superopt.optimizer.pipeline.second_look import at_second_look
 from superopt.optimizer.pipeline.selection import MEASURED_OBJECTIVES
-from superopt.optimizer.pipeline.verdict import PricedVariant, Verdict
+from superopt.optimizer.pipeline.verdict import PricedVariant, Verdict, most_promising
 from superopt.optimizer.search import (
     Families,
     Phase,
@@ -166,12 +166,10 @@ class MeasuredTrial(Trial[PricedVariant]):
         self._request.heeds_interrupt()
         verdict = self._with_smaller_errors(self._judged(variant))
         if not verdict.accepted:
-            verdict = self.last = self._second_opinion(verdict)
+            verdict = self._second_opinion(verdict)
         if not verdict.accepted and variant.canonical and verdict.variant.trace:
             start = variant.start
-            alone = decision.decide(replace(variant, graph=start.graph, trace=(), cost=start))
-            if alone.equivalence is not None:
-                verdict = self.last = alone
+            verdict = decision.decide(replace(variant, graph=start.graph, trace=(), cost=start))
         return verdict
 
     def _judge(self, variant: PricedVariant) -> Verdict[PricedVariant]:
@@ -329,7 +327,8 @@ class MeasuredTrial(Trial[PricedVariant]):
     def account(self, report: Report) -> Report:
         """The report with prices, sizes, memory and the explanation."""
         result, objective = self._result, self._objective
-        accepted = None if report.returned == "original" or self.last is None else self.last.variant
+        verdict = None if report.returned == "original" else self.accepted
+        accepted = None if verdict is None else verdict.variant
         start = self._start if accepted is None else accepted.start
         before = 0.0 if start is None else start.total - start.penalty
         after = before if accepted is None else accepted.cost.total
@@ -359,7 +358,7 @@ class MeasuredTrial(Trial[PricedVariant]):
 
     def _sizes(self) -> SizesSummary:
         """The sizes of open dimensions that were used, as given by the arrays that models received."""
-        sizing, decision, judged = self._sizing, self._decision, self.last
+        sizing, decision, judged = self._sizing, self._decision, self.described
         if sizing is None or self._start is None:
             return SizesSummary()
         equivalence = None if judged is None else judged.equivalence
@@ -376,9 +375,11 @@ class MeasuredTrial(Trial[PricedVariant]):
             return None
         ablations = () if self._decision is None else self._decision.ablations
         judged = tuple(verdict.variant for verdict in self.verdicts)
+        with_rules = [verdict for verdict in self.verdicts if verdict.variant.trace]
+        tried = most_promising(with_rules).variant if with_rules and chosen is None else None
         was_cut_short = self._result is None or self._result.stopped_by != "exhausted"
         start = self._start if chosen is None else chosen.start
-        findings = Findings(self._prepared, start, chosen, ablations, judged, was_cut_short)
+        findings = Findings(self._prepared, start, chosen, tried, ablations, judged, was_cut_short)
         try:
             return explain(findings, self._schedule.explaining())
         except Exception:  # noqa: BLE001 - logged, and the outcome goes out without its explanation

@@ -131,7 +131,7 @@ class Pipeline:
         there was no search, if so."""
         request, trial, judged = self.request, self.trial, accepted
         if judged is None and trial is not None:
-            judged = trial.last
+            judged = trial.described
         comparison = None if judged is None else judged.comparison
         equivalence = None if judged is None else judged.equivalence
         trace = () if accepted is None else accepted.variant.trace

@@ -40,7 +40,7 @@ from superopt.optimizer.pipeline.report import (
     SearchSummary,
     SizesSummary,
 )
-from superopt.optimizer.pipeline.verdict import PlannedVariant, Verdict
+from superopt.optimizer.pipeline.verdict import PlannedVariant, Verdict, most_promising
 from superopt.optimizer.pipeline.write import for_devices
 from superopt.optimizer.search import RuleSet, StoppedBy, TraceStep, retraced
 from superopt.options import TRAINING
@@ -212,12 +212,11 @@ class SimulatedTrial(Trial[PlannedVariant]):
             self._open(original)
         verdict = self._judged(variant)
         if not verdict.accepted and verdict.variant.trace and self._plain is not None:
-            verdict = self.last = self._judge(self._plain)
+            verdict = self._judge(self._plain)
         if verdict.accepted:
             return verdict
         graph = self._request.lifted.graph
-        self.last = self._judge(_variant(graph, (), (), self._planner.plan(self._sized(graph))))
-        return self.last
+        return self._judge(_variant(graph, (), (), self._planner.plan(self._sized(graph))))
 
     def _judge(self, variant: PlannedVariant) -> Verdict[PlannedVariant]:
         verdict = self._verdict(variant)
@@ -238,7 +237,7 @@ class SimulatedTrial(Trial[PlannedVariant]):
             return Verdict(variant, compared.is_equal, why, compared.model, compared.equivalence)
         why = "the graph is unchanged"
         if self.verdicts:
-            why = f"{self.verdicts[-1].why}; {why}"
+            why = f"{most_promising(self.verdicts).why}; {why}"
         elif not self._is_checkable:
             why = f"{why}: no rewritten graph can be checked in time"
         return Verdict(variant, True, f"{why}; {predicted}", lowered())  # noqa: FBT003
@@ -374,15 +373,15 @@ class SimulatedTrial(Trial[PlannedVariant]):
             search=SearchSummary(strategy, seconds, self._tried, best_at, stopped_by),
             sizes=SizesSummary(request.options.dims, apart=tuple(sorted(request.lifted.source.apart))),
         )
-        if self.last is None or report.returned == "original":
+        if self.accepted is None or report.returned == "original":
             return report
-        subject, chosen = self.last.variant.subject, self.last.variant.chosen
+        subject, chosen = self.accepted.variant.subject, self.accepted.variant.chosen
         took = chosen.simulation.microseconds
         return replace(
             report,
             cost=replace(cost, before=self._alone or took, after=took),
             parallel=section(subject, chosen, self._baselines, self._cluster, self._licences)
-            | synchronisation(self.last.variant.strategy),
+            | synchronisation(self.accepted.variant.strategy),
         )
 
     def _stopped_by(self) -> StoppedBy:

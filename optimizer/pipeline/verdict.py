@@ -94,6 +94,16 @@ class Verdict(Generic[V_co]):
     comparison: Comparison | None = None
 
 
+V = TypeVar("V", bound=Variant)
+
+
+def most_promising(verdicts: Sequence[Verdict[V]]) -> Verdict[V]:
+    """The verdict with the largest measured ratio, of equal ones the first; where none was timed, the first
+    of all. Raises IndexError without a verdict."""
+    timed = [(verdict.comparison.ratio, verdict) for verdict in verdicts if verdict.comparison is not None]
+    return max(timed, key=lambda pair: pair[0])[1] if timed else verdicts[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Ablation:
     """A rule removed from a variant on trial: timed with it and without it, each against the original."""

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
-from superopt.ir.graph import NodeId
+from superopt.ir.graph import Graph, NodeId
 from superopt.onnx_io import Executed
 from superopt.optimizer.check import Comparison, compare_latency, compared
 from superopt.optimizer.check.interval import DOUBT, signed_rank_quantile, student_quantile
@@ -20,7 +20,7 @@ from superopt.optimizer.check.latency import ModelPair, Pairs
 from superopt.optimizer.cost.runtime.session import Array, RunTime
 from superopt.optimizer.explanation.gains import rule_gains
 from superopt.optimizer.pipeline.decision import executed_difference, rejection_reason
-from superopt.optimizer.pipeline.verdict import Ablation
+from superopt.optimizer.pipeline.verdict import Ablation, Variant, Verdict, most_promising
 from superopt.optimizer.search import TraceStep
 
 RECORDED = json.loads(Path(__file__).with_name("noise.json").read_text())
@@ -184,6 +184,25 @@ def test_a_loaded_machine_is_given_as_the_reason() -> None:
     assert rejection_reason(replace(found, low=0.98, high=1.02)).startswith(
         "but not certainly faster: measured"
     )
+
+
+@pytest.mark.parametrize(
+    ("ratios", "chosen"),
+    [
+        ((0.97, 0.9, None), 0),
+        ((0.9, 0.97, None), 1),
+        ((None, 0.9, None), 1),
+        ((None, 0.9, 0.9), 1),
+        ((None, None), 0),
+    ],
+)
+def test_a_report_describes_the_best_measurement_else_the_first_verdict(
+    ratios: Sequence[float | None], chosen: int
+) -> None:
+    variant = Variant(Graph.empty(), (), ())
+    measured = [None if ratio is None else Comparison(1.0, 1.0, ratio, 0.8, 1.1, runs=3) for ratio in ratios]
+    verdicts = [Verdict(variant, False, "", comparison=comparison) for comparison in measured]  # noqa: FBT003
+    assert most_promising(verdicts) is verdicts[chosen]
 
 
 def test_what_leaving_a_rule_out_costs_is_its_measured_gain() -> None:

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.ir import Graph
-from superopt.onnx_io import lift, load_model, lower
+from superopt.onnx_io import LiftedModel, lift, load_model, lower
 from superopt.ops.activation import Relu
 from superopt.ops.convolution import Conv
 from superopt.ops.matrix import Matmul
@@ -30,6 +30,7 @@ from superopt.optimizer import (
     recorded_trace,
     replay,
 )
+from superopt.optimizer.check import Comparison
 from superopt.optimizer.cost import GraphCost, MemoryCostStore, Nominal, Sizes
 from superopt.optimizer.cost.runtime.session import Array, BoundRun, LoadedModel
 from superopt.optimizer.explanation.unused import ExplanationContext, unused_rules
@@ -164,9 +165,8 @@ def test_a_false_rule_is_caught_by_the_check(costs: MemoryCostStore) -> None:
     assert result.trace == ()
 
 
-def test_every_rejected_variant_is_reported(costs: MemoryCostStore) -> None:
-    """The verdict on the model with only what does nothing removed comes last, and hides no other."""
-    false = rules("matmul(matmul(x, y), z) => matmul(add(x, x), matmul(y, z))")
+def products_with_an_identity() -> LiftedModel:
+    """Two products, faster in the other order, with a node between them that does nothing."""
     nodes = [
         node("MatMul", "x y", "a"),
         node("Identity", "a", "b"),
@@ -174,17 +174,44 @@ def test_every_rejected_variant_is_reported(costs: MemoryCostStore) -> None:
         node("Relu", "c", "z"),
     ]
     ports = [value("x", [256, 256]), value("y", [256, 256])], [value("z", [256, 4])]
-    model = lift(load_model(made(nodes, *ports, [weight("w", 256, 4)]).SerializeToString()))
-    report = Pipeline(Request(model, false, Options(budget=8.0, threads=1)), Measured(costs)).run().report
+    return lift(load_model(made(nodes, *ports, [weight("w", 256, 4)]).SerializeToString()))
+
+
+def test_every_rejected_variant_is_reported(costs: MemoryCostStore) -> None:
+    """The model with only what does nothing removed is judged last; none was timed, so the first counts."""
+    false = rules("matmul(matmul(x, y), z) => matmul(add(x, x), matmul(y, z))")
+    request = Request(products_with_an_identity(), false, Options(budget=8.0, threads=1))
+    report = Pipeline(request, Measured(costs)).run().report
     assert report.returned == "original"
     with_rule, bare = report.rejected
-    assert (with_rule.rules, with_rule.equal) == ((false[0].rule_id,), False)
-    assert with_rule.why.startswith("not equal: output z: an element differs")
-    assert (bare.rules, bare.equal, bare.why) == ((), True, report.why)
+    assert (with_rule.rules, with_rule.equal, with_rule.why) == ((false[0].rule_id,), False, report.why)
+    assert report.why.startswith("not equal: output z: an element differs")
+    assert not report.equivalence.passed
+    assert (bare.rules, bare.equal) == ((), True)
+    assert bare.why.startswith("equal, but ONNX Runtime executes the same")
     assert report.explanation is not None
     assert [gain.rule for gain in report.explanation.tried] == [false[0].rule_id]
     page = html_of(json.loads(json.dumps(report.to_json())))
     assert f"with rule <code>{false[0].rule_id}</code>: not equal" in page
+
+
+def test_the_variant_with_the_best_measurement_is_described(
+    costs: MemoryCostStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The canonical form is judged after it, and not timed."""
+
+    def no_gain(*_: object, **__: object) -> Comparison:
+        return Comparison(before=1000.0, after=1020.0, ratio=0.98, low=0.97, high=0.99, runs=9)
+
+    monkeypatch.setattr("superopt.optimizer.pipeline.decision.compare_latency", no_gain)
+    report = run(products_with_an_identity(), costs, (ASSOCIATIVE,)).report
+    timed, bare = report.rejected
+    assert timed.why == "equal, but not certainly faster: measured 0.980 (0.970 to 0.990) times as fast"
+    assert (bare.rules, bare.equal) == ((), True)
+    assert (report.returned, report.why) == ("original", timed.why)
+    assert report.measured is not None
+    assert report.measured.ratio == 0.98
+    assert report.equivalence.passed
 
 
 def test_a_predicted_gain_that_is_none_is_refused() -> None:
