@@ -9,7 +9,7 @@ from superopt.optimizer.check.given import (
     names_apart,
     require_archive,
 )
-from superopt.optimizer.check.inputs import InputPlan, declared_ports, plan_inputs
+from superopt.optimizer.check.inputs import InputPlan, declared_ports, open_names, plan_inputs
 from superopt.optimizer.check.interval import Comparison, compared
 from superopt.optimizer.check.latency import compare_latency, compare_latency_apart
 from superopt.optimizer.check.sampling import Sampling
@@ -35,6 +35,7 @@ __all__ = [
     "input_shapes",
     "load_inputs",
     "names_apart",
+    "open_names",
     "plan_inputs",
     "require_archive",
     "settle_sizes",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 from zipfile import BadZipFile, is_zipfile
@@ -10,8 +10,10 @@ from zipfile import BadZipFile, is_zipfile
 import numpy as np
 
 from superopt.errors import InvalidFileError, InvalidOptionError
+from superopt.onnx_io import LiftedModel
 from superopt.onnx_io.changes.freezing import unknown_dimension
 from superopt.onnx_io.files.source import SourceModel
+from superopt.optimizer.check.inputs import open_names
 from superopt.optimizer.cost.runtime.ports import Port
 from superopt.optimizer.cost.runtime.session import Array
 
@@ -75,13 +77,14 @@ def check_inputs(arrays: Mapping[str, Array], ports: Sequence[Port], where: str)
     return chosen
 
 
-def check_dims(dims: Mapping[str, int], known: Sequence[str]) -> None:
-    """Raises InvalidOptionError for a size below 1 or a dimension that the model does not have."""
+def check_dims(dims: Mapping[str, int], lifted: LiftedModel) -> None:
+    """Raises InvalidOptionError for a size below 1 or a name that is no open dimension of the model."""
+    known = open_names(lifted) if dims else ()
     for name, size in dims.items():
         if size < 1:
             raise InvalidOptionError(f"dimension {name}: expected a size of at least 1, got {size}")
         if name not in known:
-            raise InvalidOptionError(f"dim: {unknown_dimension(name, known)}")
+            raise InvalidOptionError(f"dim: {unknown_dimension(name, known, lifted.source)}")
 
 
 def check_agreement(dims: Mapping[str, int], sizes: Mapping[str, int], where: str) -> None:
@@ -94,7 +97,7 @@ def check_agreement(dims: Mapping[str, int], sizes: Mapping[str, int], where: st
             )
 
 
-def names_apart(source: SourceModel, dims: Mapping[str, int], inputs: Path | None) -> frozenset[str]:
+def names_apart(source: SourceModel, dims: Collection[str], inputs: Path | None) -> frozenset[str]:
     """Return names of dimensions that several input axes share although their sizes may differ: sizes are
     requested for each axis (``x.2``), or differ in the given inputs."""
     places: dict[str, list[tuple[str, int]]] = {}

@@ -145,6 +145,14 @@ def declared_ports(lifted: LiftedModel) -> tuple[Port, ...]:
     return tuple(ports)
 
 
+def open_names(lifted: LiftedModel) -> tuple[str, ...]:
+    """Names of the dimensions to which a size can be given: those of inputs, then those inside the model that
+    are not known to follow from them."""
+    ports = _named(lifted, declared_ports(lifted))
+    own = (size for port in ports for size in port.shape if isinstance(size, str))
+    return tuple(dict.fromkeys((*own, *lifted.symbols)))
+
+
 def _named(lifted: LiftedModel, ports: Sequence[Port]) -> tuple[Port, ...]:
     """The ports with the dimension names of the lifted model; a port without a declared shape gets the rank
     that its first reader takes."""

@@ -85,7 +85,7 @@ def prepare(request: Request) -> Prepared:
     model."""
     lifted, options = request.lifted, request.options
     usable = tuple(usable_rules(request.rules, options, lifted.source.opset))
-    check_dims(options.dims, tuple(lifted.symbols))
+    check_dims(options.dims, lifted)
     protected = kept_nodes(lifted, options.keep)
     inputs = plan_inputs(lifted, declared_ports(lifted), options.dims)
     given = given_inputs(lifted, inputs, options.inputs)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from itertools import islice
 
-from superopt.onnx_io import SourceModel
-from superopt.onnx_io.changes.freezing import open_axes
+from superopt.onnx_io import SourceModel, lift
+from superopt.onnx_io.changes.freezing import is_of_outputs, open_axes
+from superopt.optimizer.check import names_apart, open_names
 
 _MOST_ERRORS = 10
 _MOST_COMPARED = 2000
@@ -26,12 +28,16 @@ def _wrong(
 ) -> Iterator[dict[str, str]]:
     axes = open_axes(source)
     names = list(dict.fromkeys(axis.name for axis in axes))
-    open_names = {*names, *(axis.place for axis in axes)}
-    named = {"dim": (dim, open_names | _declared(source)), "freeze": (freeze, open_names)}
+    of_inputs = {*names, *(axis.place for axis in axes)}
+    others = _declared(source).intersection(dim) - of_inputs
+    inside = _inside(source, dim) if others else frozenset[str]()
+    named = {"dim": (dim, of_inputs | inside), "freeze": (freeze, of_inputs)}
     for option, (sizes, known) in named.items():
         for name in sizes:
             if name not in known:
-                yield {"field": f"{option}.{name}", "detail": _unknown(name, names, open_names)}
+                near = get_close_matches(name, sorted(of_inputs)[:_MOST_COMPARED])
+                hint = "only outputs declare it" if is_of_outputs(name, source) else _alternatives(near)
+                yield {"field": f"{option}.{name}", "detail": _unknown(names, hint)}
     for name in dim:
         if name in freeze:
             yield {"field": f"dim.{name}", "detail": "expected in dim or in freeze, got both"}
@@ -43,10 +49,19 @@ def _declared(source: SourceModel) -> set[str]:
     return {one.dim_param for value in values for one in value.type.tensor_type.shape.dim}
 
 
-def _unknown(name: str, names: list[str], open_names: set[str]) -> str:
+def _inside(source: SourceModel, dim: Mapping[str, object]) -> frozenset[str]:
+    """Names of all dimensions to which ``dim`` can give a size. Infers the types of all tensors, which takes
+    longer than reading the model."""
+    return frozenset(open_names(lift(replace(source, apart=names_apart(source, dim, None)))))
+
+
+def _alternatives(near: Sequence[str]) -> str:
+    return f"did you mean {' or '.join(near)}?" if near else ""
+
+
+def _unknown(names: list[str], hint: str) -> str:
     if not names:
         return "the model has no open dimensions"
-    near = get_close_matches(name, sorted(open_names)[:_MOST_COMPARED])
-    hint = f" (did you mean {' or '.join(near)}?)" if near else ""
+    said = f" ({hint})" if hint else ""
     more = f", … ({len(names)} in all)" if len(names) > _MOST_LISTED else ""
-    return f"the model has no such open dimension{hint}; it has: {', '.join(names[:_MOST_LISTED])}{more}"
+    return f"the model has no such open dimension{said}; it has: {', '.join(names[:_MOST_LISTED])}{more}"

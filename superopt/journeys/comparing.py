@@ -45,7 +45,7 @@ def compared_sources(
     asked = dims or {}
     dims = {**sizes_at(source, declared_sizes(compared_with)), **asked}
     lifted = lift(replace(source, apart=names_apart(source, dims, inputs)))
-    check_dims(asked, tuple(lifted.symbols))
+    check_dims(asked, lifted)
     other = lift(compared_with)
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         loaded, compared = (_loaded(model, Path(directory)) for model in (lifted, other))

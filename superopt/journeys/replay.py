@@ -25,7 +25,7 @@ from superopt.journeys.suspect_evidence import suspect_evidence
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model, lower
 from superopt.optimizer import plan_of, recorded_trace
 from superopt.optimizer.canonical import canonicalise
-from superopt.optimizer.check import Equivalence
+from superopt.optimizer.check import Equivalence, open_names
 from superopt.optimizer.parallel.execution.program import save_program
 from superopt.optimizer.parallel.shards import Segment, programmed
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, simulate
@@ -147,7 +147,8 @@ def repeated(
     sizes = recorded_sizes(report)
     if "body" in report:
         model = LoweredModel.of_source(lifted.source, {}).to_bytes()
-        sizes = {name: size for name, size in sizes.items() if name in lifted.symbols}
+        known = open_names(lifted)
+        sizes = {name: size for name, size in sizes.items() if name in known}
     return _compared(model, lower(lifted, graph, plan_of(graph)), sizes, seed)
 
 

@@ -28,6 +28,7 @@ from superopt.optimizer.check import (
 from superopt.optimizer.check.roles import Integers, Mask
 from superopt.optimizer.cost.runtime.ports import Port, misdeclared
 from superopt.optimizer.cost.runtime.session import LoadedModel
+from superopt.optimizer.pipeline.runnable import loads
 from tests.onnx_io.kit import graph, node, tensor, value, weight
 from tests.onnx_io.kit import model as small
 from tests.optimizer.graphs import Builder
@@ -196,14 +197,71 @@ def test_given_inputs_are_used_and_checked(tmp_path: Path) -> None:
             load_inputs(path, ports)
 
 
-def test_dimensions_must_exist() -> None:
-    check_dims({"batch": 8}, ["batch"])
-    with pytest.raises(InvalidOptionError, match=r"no open dimension 'bach'; it has: batch$"):
-        check_dims({"bach": 8}, ["batch"])
-    with pytest.raises(InvalidOptionError, match="at least 1, got 0"):
-        check_dims({"batch": 0}, ["batch"])
-    with pytest.raises(InvalidOptionError, match=r"; among its 91 are batch; `superopt inspect MODEL` lists"):
-        check_dims({"bach": 8}, ["batch", *(f"unk__{number}" for number in range(90))])
+FOUND = small(
+    [node("NonZero", "x", "places"), node("Relu", "x", "y")],
+    [value("x", ["batch", 4])],
+    [value("places", [2, "count"], TensorProto.INT64), value("y", ["rows", 4])],
+)
+"""The number of places depends on the contents of x; rows are another name for the batch."""
+
+UNRANKED = small([node("Relu", "x", "y")], [value("x", None)], [value("y", ["rows", 4])])
+
+
+def relu(*shape: int | str) -> onnx.ModelProto:
+    """One node, whose output has open dimensions of other names."""
+    return small(
+        [node("Relu", "x", "y")], [value("x", shape)], [value("y", [f"{size}_out" for size in shape])]
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [(relu("batch", 4), "batch"), (relu("?", 4), "x.0"), (FOUND, "count"), (UNRANKED, "x.0")],
+)
+def test_dimensions_of_inputs_and_those_that_depend_on_contents_have_sizes(
+    model: onnx.ModelProto, name: str
+) -> None:
+    check_dims({name: 8}, lift(load_model(model, loads)))
+
+
+@pytest.mark.parametrize(
+    ("model", "dims", "message"),
+    [
+        (
+            relu("batch", 4),
+            {"bach": 8},
+            "dim: the model has no open dimension 'bach'; it has: batch",
+        ),
+        (relu("batch", 4), {"batch": 0}, "dimension batch: expected a size of at least 1, got 0"),
+        (
+            relu("batch", 4),
+            {"batch_out": 8},
+            "dim: the model has no open dimension 'batch_out' (only outputs declare it); it has: batch",
+        ),
+        (
+            FOUND,
+            {"rows": 8},
+            "dim: the model has no open dimension 'rows' (only outputs declare it); it has: batch, count",
+        ),
+        (
+            relu(4),
+            {"batch": 8},
+            "dim: the model has no open dimension 'batch': all sizes of its inputs are fixed",
+        ),
+        (
+            relu("batch", *(f"unk__{number}" for number in range(90))),
+            {"bach": 8},
+            (
+                "dim: the model has no open dimension 'bach'; among its 91 are batch; "
+                "`superopt inspect MODEL` lists those of its inputs"
+            ),
+        ),
+    ],
+)
+def test_other_dimensions_have_none(model: onnx.ModelProto, dims: dict[str, int], message: str) -> None:
+    with pytest.raises(InvalidOptionError) as caught:
+        check_dims(dims, lift(load_model(model, loads)))
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(

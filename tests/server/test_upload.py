@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from onnx import TensorProto, helper
 
 from superopt.server.http.app import create_app
 from superopt.server.http.locations import display_name
@@ -172,6 +173,33 @@ def test_dimensions_are_named_as_inspect_lists_them(http: Http, options: dict[st
     model = tiny_model(shape=("batch", 4, "?", 4))
     response = http("POST", URL, files={"model": model}, data={"options": json.dumps(options)})
     assert response.status_code == 202, response.text
+
+
+def found(rows: str) -> bytes:
+    """A model with a size that depends on contents, and an output whose size follows from the input."""
+    nodes = [helper.make_node("NonZero", ["x"], ["places"]), helper.make_node("Relu", ["x"], ["y"])]
+    outputs = [
+        helper.make_tensor_value_info("places", TensorProto.INT64, [2, "count"]),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, [rows, 4]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])
+    graph = helper.make_graph(nodes, "found", [x], outputs)
+    imports = [helper.make_opsetid("", 17)]
+    return helper.make_model(graph, ir_version=10, opset_imports=imports).SerializeToString()
+
+
+def test_a_size_that_depends_on_contents_can_be_given(http: Http) -> None:
+    options = json.dumps({"dim": {"batch": 8, "count": 5}})
+    response = http("POST", URL, files={"model": found("batch")}, data={"options": options})
+    assert response.status_code == 202, response.text
+
+
+def test_a_size_that_only_outputs_declare_cannot(http: Http) -> None:
+    options = json.dumps({"dim": {"rows": 8}})
+    response = http("POST", URL, files={"model": found("rows")}, data={"options": options})
+    assert problem(response) == (422, "invalid-options")
+    detail = "the model has no such open dimension (only outputs declare it); it has: batch"
+    assert response.json()["errors"] == [{"field": "dim.rows", "detail": detail}]
 
 
 def test_a_model_without_open_dimensions_says_so(http: Http, model: bytes) -> None:

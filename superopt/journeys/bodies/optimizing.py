@@ -18,7 +18,7 @@ from superopt.onnx_io.changes.freezing import sizes_at
 from superopt.onnx_io.protos import nodes_within
 from superopt.optimizer import CancelToken, Options, Report
 from superopt.optimizer.canonical import canonicalise
-from superopt.optimizer.check import input_shapes
+from superopt.optimizer.check import input_shapes, open_names
 from superopt.optimizer.pipeline.bisection import Suspect
 from superopt.optimizer.pipeline.bodies import BodySummary
 from superopt.optimizer.pipeline.judge import Judge
@@ -157,12 +157,13 @@ class BodyOptimization:
         left = self._ends - time.monotonic()
         if left < _TOO_SHORT:
             return "no time was left for it", None
+        known = open_names(lifted)
         share = _SPARE * left * nodes / max(self._nodes, nodes)
         budget = min(left, max(_LEAST_SECONDS, share))
         options = replace(
             self.options,
             budget=budget,
-            dims={name: size for name, size in self.dims.items() if name in lifted.symbols},
+            dims={name: size for name, size in self.dims.items() if name in known},
             freeze={},
             inputs=None,
             keep=keep,

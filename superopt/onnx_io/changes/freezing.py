@@ -65,7 +65,7 @@ def freeze(source: SourceModel, sizes: Mapping[str, int]) -> SourceModel:
     for name in sizes:
         if name not in known:
             names = tuple(dict.fromkeys(axis.name for axis in axes))
-            raise InvalidOptionError(f"freeze: {unknown_dimension(name, names)}")
+            raise InvalidOptionError(f"freeze: {unknown_dimension(name, names, source)}")
     fixed = replace(
         source,
         proto=_fixed(source.proto, axes, sizes),
@@ -79,17 +79,27 @@ def freeze(source: SourceModel, sizes: Mapping[str, int]) -> SourceModel:
     return replace(fixed, proto=whole, tensors=tensors)
 
 
-def unknown_dimension(name: str, known: Sequence[str]) -> str:
-    """Message about a name that is none of the model's open dimensions, with the most similar ones."""
+def unknown_dimension(name: str, known: Sequence[str], source: SourceModel) -> str:
+    """Message about a name that is none of the ``known`` open dimensions of a model, with the most similar
+    ones."""
+    absent = f"the model has no open dimension {name!r}"
+    if is_of_outputs(name, source):
+        absent = f"{absent} (only outputs declare it)"
     if not known:
-        return f"the model has no open dimension {name!r}: all its sizes are fixed"
+        return f"{absent}: all sizes of its inputs are fixed"
     if len(known) <= _FEW:
-        return f"the model has no open dimension {name!r}; it has: {', '.join(known)}"
+        return f"{absent}; it has: {', '.join(known)}"
     near = get_close_matches(name, known[:_MOST_COMPARED], cutoff=0.4) or known[:_NEAR]
     return (
-        f"the model has no open dimension {name!r}; among its {len(known)} are {', '.join(near[:_NEAR])}; "
+        f"{absent}; among its {len(known)} are {', '.join(near[:_NEAR])}; "
         "`superopt inspect MODEL` lists those of its inputs"
     )
+
+
+def is_of_outputs(name: str, source: SourceModel) -> bool:
+    """Whether outputs declare a dimension of that name."""
+    outputs = source.as_given.proto.graph.output
+    return any(own.dim_param == name for value in outputs for own in value.type.tensor_type.shape.dim)
 
 
 def sizes_at(source: SourceModel, shapes: Mapping[str, Sequence[int | None]]) -> dict[str, int]:
@@ -190,6 +200,7 @@ __all__ = [
     "declared_sizes",
     "freeze",
     "frozen_sizes",
+    "is_of_outputs",
     "open_axes",
     "sizes_at",
     "unknown_dimension",

@@ -63,7 +63,7 @@ class Group:
 class LiftedModel:
     """A model as a graph, with the information needed to write it back. ``groups`` by the index of the ONNX
     node; ``names`` are the ONNX names of values; ``symbols`` gives the first occurrence of each unknown
-    dimension; ``numbers`` are weights added by lifting."""
+    dimension of the graph; ``numbers`` are weights added by lifting."""
 
     graph: Graph
     source: SourceModel
@@ -202,9 +202,11 @@ class _Lifting:
                 self._lift_node(index, node)
         self._editor.set_outputs(self._output(value.name) for value in self._model.graph.output)
         names = {value: name for name, value in self._values.items()}
-        return LiftedModel(
-            self._editor.build(), self._source, self._groups, names, self._inferred.symbols, self._numbers
-        )
+        graph = self._editor.build()
+        types = (type_ for node in graph for type_ in node.types if isinstance(type_, TensorType))
+        used = frozenset[str]().union(*(type_.symbols for type_ in types))
+        symbols = {name: where for name, where in self._inferred.symbols.items() if name in used}
+        return LiftedModel(graph, self._source, self._groups, names, symbols, self._numbers)
 
     def _symbols_of_inputs(self) -> frozenset[str]:
         types = (self._inferred.types.get(value.name) for value in self._model.graph.input)

@@ -102,7 +102,10 @@ def test_sizes_add_up_when_a_model_is_frozen_twice() -> None:
     ("sizes", "message"),
     [
         ({"batch": 3}, "freeze: the model has no open dimension 'batch'; it has: n, rows"),
-        ({"columns": 5}, "freeze: the model has no open dimension 'columns'; it has: n, rows"),
+        (
+            {"columns": 5},
+            "freeze: the model has no open dimension 'columns' (only outputs declare it); it has: n, rows",
+        ),
         ({"x.2": 8}, "freeze: the model has no open dimension 'x.2'; it has: n, rows"),
         ({"n": 3, "x.0": 4}, "freeze: n and x.0 are one axis, got two sizes"),
     ],
