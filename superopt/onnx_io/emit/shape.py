@@ -20,6 +20,9 @@ from superopt.ops.filled import Full, Ones
 from superopt.ops.matrix import Transpose, keeps_order
 from superopt.ops.shape import Broadcast, Concat, Reshape, Split
 
+SQUEEZE_TAKES_OPERANDS = 13
+"""The operator set since which Squeeze and Unsqueeze have axes as an operand."""
+
 
 class RuntimeShape:
     """A shape as an ONNX tensor: an initialiser if all dimensions are known, else computed at run time.
@@ -29,6 +32,12 @@ class RuntimeShape:
         self._dimensions = tuple(dimensions)
         labels = sorted(set[str]().union(*(symbols_of(dimension) for dimension in dimensions)))
         self._sources = {label: emission.symbol_source(label, reader) for label in labels}
+
+    @property
+    def may_refuse_empty(self) -> bool:
+        """Whether a Reshape to it may fail for a tensor without elements: where a size is inferred beside
+        others that are copied as 0, or a size that is computed as 0 means a copy."""
+        return {0, -1} <= set(self._dimensions) or bool(self._sources)
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -108,11 +117,45 @@ def reshape(emission: Emission, node: Node) -> Recipe:
 
 def _reshape(emission: Emission, node: Node, target: tuple[Dimension, ...]) -> Recipe:
     shape = reshaping(emission, node, target)
+    if shape.may_refuse_empty:
+        single = _single_axes(emission, node, target)
+        if single is not None:
+            return single
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         writer.node("Reshape", [operands[0], shape.write(writer, operands[1:])], outputs)
 
     return Recipe(node.values, (Operand(node.inputs[0]), *shape.operands), write)
+
+
+def _single_axes(emission: Emission, node: Node, target: tuple[Dimension, ...]) -> Recipe | None:
+    """A Squeeze or Unsqueeze, which take tensors of any size; None where more than axes of size 1 change."""
+    own = emission.type(node.inputs[0]).shape
+    axes = _axes_beside(*sorted((own, target), key=len))
+    if axes is None:
+        return None
+    op_type = "Unsqueeze" if len(own) < len(target) else "Squeeze"
+
+    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        if writer.opset < SQUEEZE_TAKES_OPERANDS:
+            writer.node(op_type, operands, outputs, {"axes": axes})
+        else:
+            writer.node(op_type, [*operands, _integers(writer, axes)], outputs)
+
+    return Recipe(node.values, (Operand(node.inputs[0]),), write)
+
+
+def _axes_beside(shape: Sequence[Dimension], longer: Sequence[Dimension]) -> tuple[int, ...] | None:
+    """The axes of ``longer`` beside those of ``shape``, if all of them have size 1; None otherwise."""
+    others, at = list[int](), 0
+    for axis, size in enumerate(longer):
+        if at < len(shape) and shape[at] == size:
+            at += 1
+        elif size == 1:
+            others.append(axis)
+        else:
+            return None
+    return tuple(others) if at == len(shape) else None
 
 
 def _expansion(
