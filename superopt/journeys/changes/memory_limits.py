@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import tempfile
 import time
 from collections.abc import Mapping
@@ -109,6 +110,12 @@ def arranged_as_recorded(model: LoweredModel, report: Mapping[str, object]) -> L
     return Arrangement(plan, schedule).applied_to(model)
 
 
+def _advised(least: int) -> int:
+    """A limit that can be kept again: 2% above the lowest peak that was found, with three digits."""
+    unit = 10 ** max(0, len(str(least)) - 3)
+    return math.ceil(1.02 * least / unit) * unit
+
+
 @dataclass(frozen=True, eq=False)
 class _Trial:
     """The original, with samples of its outputs, and inputs for timing; files go to the ``directory``."""
@@ -149,8 +156,8 @@ class _Trial:
         if not found_fit.fits:
             least = found_fit.found.peak
             raise InvalidOptionError(
-                f"memory limit: expected at least {least:,} bytes, the least that was found with another "
-                f"order and recomputation, got {limit:,}"
+                f"memory limit: expected at least {_advised(least):,} bytes, got {limit:,}: another order "
+                f"and recomputation were found for {least:,}, which differs a little from run to run"
             )
         arrangement = _arrangement(nodes, found_fit, limit, Allocator.ARENA)
         model = arrangement.applied_to(found.model)
