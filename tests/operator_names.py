@@ -94,6 +94,7 @@ EXEMPTIONS: Mapping[str, Exemption] = {
     "optimizer/training/reverse.py": Exemption(_WRITES),
     "optimizer/training/schedules.py": Exemption(_WRITES),
     "optimizer/training/step.py": Exemption(_WRITES),
+    "optimizer/training/synchronisation.py": Exemption(_WRITES),
     "optimizer/training/updates.py": Exemption(_WRITES),
     "server/worker/device_probe.py": Exemption(
         "the smallest model there is shows whether a device runs any", frozenset({"relu"})
