@@ -52,7 +52,7 @@ def between(*nodes: onnx.NodeProto, written: str, weights: Sequence[TensorProto]
 
 CASES = {
     "a convolution": Case([conv("x", "y", "w", 3)], "Reshape Conv Reshape"),
-    "of an open length": Case([conv("x", "y", "w", 3)], "Reshape Conv Reshape", shape=["m", 16, "t"]),
+    "of an open length": Case([conv("x", "y", "w", 3)], "Unsqueeze Conv Squeeze", shape=["m", 16, "t"]),
     "by depth": Case([conv("x", "y", "d", 3, 16)], "Reshape Conv Reshape", [weight("d", 16, 1, 3)]),
     "in groups": Case(
         [conv("x", "b", "w", 3), conv("b", "y", "g", 3, 2)],
