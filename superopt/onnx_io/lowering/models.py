@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import onnx
 from onnx import TensorProto, helper
 
 from superopt.domains import Array
 from superopt.errors import SuperoptError, UnsupportedError
+from superopt.ir.dimensions import as_symbol
 from superopt.ir.graph import Graph, Value, Weight
 from superopt.ir.plan import Plan
 from superopt.ir.types import TensorType, UnknownType
@@ -19,7 +20,7 @@ from superopt.onnx_io.files.source import IR_WITH_FREE_INITIALIZERS, SourceModel
 from superopt.onnx_io.lifting.models import LiftedModel
 from superopt.onnx_io.lowering.kept import kept_nodes
 from superopt.onnx_io.lowering.units import Original, Written
-from superopt.onnx_io.lowering.writing import GraphWriter
+from superopt.onnx_io.lowering.writing import PREFIX, GraphWriter
 from superopt.onnx_io.protos import (
     ONNX_ELEMENTS,
     captured_names,
@@ -59,6 +60,7 @@ def lower(lifted: LiftedModel, graph: Graph, plan: Plan) -> LoweredModel:
     kept = kept_initializers(source, written)
     fill_graph(proto.graph, source, written, kept)
     proto.graph.output.extend(source.as_given.proto.graph.output)
+    proto.graph.value_info.extend(_open_batches(proto.graph, graph, written))
     _annotate(proto, graph, plan, written)
     require_sorted(proto.graph, kept.union(written.spilled))
     shared = {name: tensor for name, tensor in source.tensors.items() if name in kept}
@@ -127,6 +129,23 @@ def fill_graph(graph: onnx.GraphProto, source: SourceModel, written: Written, ke
     graph.quantization_annotation.extend(
         annotation for annotation in before.quantization_annotation if annotation.tensor_name not in gone
     )
+
+
+def _open_batches(model: onnx.GraphProto, graph: Graph, written: Written) -> Iterator[onnx.ValueInfoProto]:
+    """Declarations of the results of new Reshape nodes whose only open size is the first, under a name that
+    an input declares. ONNX Runtime does not know the name of a size that is inferred, and may not see that
+    two tensors have the same shape: it fuses less, and adds nodes that refuse an empty batch."""
+    named = {size.dim_param for value in model.input for size in value.type.tensor_type.shape.dim}
+    declared = {value.name for value in (*model.input, *model.output, *model.value_info)}
+    values = {name: value for value, name in written.names.items() if name not in declared}
+    nodes = [n for n in written.nodes if n.op_type == "Reshape" and n.name.startswith(PREFIX)]
+    for name in (name for node in nodes for name in node.output if name in values):
+        type_ = graph.type_of(values[name])
+        if isinstance(type_, TensorType) and type_.element in ONNX_ELEMENTS:
+            first, others = type_.shape[:1], type_.shape[1:]
+            is_named = any(as_symbol(size) in named for size in first)
+            if is_named and all(isinstance(size, int) for size in others):
+                yield declaration(graph, values[name], name)
 
 
 def _vanished(before: onnx.GraphProto, written: Written, kept: frozenset[str]) -> set[str]:
