@@ -171,7 +171,8 @@ class Step:
         return self._copies(Role.PARAMETER)
 
     def trained(self, model: ModelSource) -> LoweredModel:
-        """An inference model with the present parameters and statistics as its initialisers of these names.
+        """An inference model with the present parameters and statistics as its initialisers and Constants
+        of these names.
 
         Raises InvalidModelError if it lacks one, or has one of another type or shape.
         """

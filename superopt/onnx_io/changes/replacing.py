@@ -6,28 +6,35 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import onnx
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
 from superopt.domains import Array
 from superopt.errors import InvalidModelError
 from superopt.onnx_io.files.external import stored_tensor
 from superopt.onnx_io.files.saving import LoweredModel
 from superopt.onnx_io.files.source import SourceModel
-from superopt.onnx_io.protos import copy_with_initializers, dtype_of, element_type
+from superopt.onnx_io.protos import constant_tensor, copy_with_initializers, dtype_of, element_type
 
 
 def with_tensors(source: SourceModel, contents: Mapping[str, Array]) -> LoweredModel:
-    """The model with other contents of initialisers, by name.
+    """The model with other contents of initialisers and of Constant nodes of the graph, by name.
 
-    Raises InvalidModelError unless each is an initialiser of the model, of the same type and shape.
+    Raises InvalidModelError unless each is one of these in the model, of the same type and shape.
     """
     given = source.as_given
     proto = _without(given.proto, contents)
     kept = {name: tensor for name, tensor in given.tensors.items() if name not in contents}
     stored = {tensor.name: tensor for tensor in given.proto.graph.initializer}
+    constants = {node.output[0]: node for node in proto.graph.node if node.op_type == "Constant"}
     for name, content in contents.items():
-        _require_same_type(given.name, stored.get(name), name, content)
-        proto.graph.initializer.append(numpy_helper.from_array(content, name))
+        constant = None if name in stored else constants.get(name)
+        held = stored.get(name) if constant is None else constant_tensor(constant)
+        _require_same_type(given.name, held, name, content)
+        if constant is None:
+            proto.graph.initializer.append(numpy_helper.from_array(content, name))
+        else:
+            del constant.attribute[:]
+            constant.attribute.append(helper.make_attribute("value", numpy_helper.from_array(content)))
     new = {t.name: stored_tensor(t, given.base) for t in proto.graph.initializer if t.name in contents}
     return LoweredModel.of_derived(replace(given, proto=proto, tensors=kept | new, given=None))
 
@@ -45,7 +52,10 @@ def _without(model: onnx.ModelProto, names: Collection[str]) -> onnx.ModelProto:
 
 def _require_same_type(model: str, stored: onnx.TensorProto | None, name: str, content: Array) -> None:
     if stored is None:
-        raise InvalidModelError(f"{model}: expected an initialiser called {name!r}, and there is none")
+        raise InvalidModelError(
+            f"{model}: expected an initialiser called {name!r}, and there is none; a parameter that is in a "
+            "function or body can be kept as it is when the step is built, with --frozen"
+        )
     shape, dtype = tuple(stored.dims), dtype_of(element_type(stored.data_type))
     if (shape, dtype) != (content.shape, content.dtype):
         raise InvalidModelError(

@@ -205,3 +205,21 @@ def test_parameters_go_only_into_a_model_that_has_them() -> None:
     other.graph.node[1].input[1] = "bias"
     with pytest.raises(InvalidModelError, match="expected an initialiser called 'b', and there is none"):
         step.trained(other)
+
+
+def test_parameters_go_into_constant_nodes() -> None:
+    """As older exporters and PaddlePaddle's write weights."""
+    model = _inference(np.zeros((FEATURES, 1), np.float32))
+    (bias,) = (tensor for tensor in model.graph.initializer if tensor.name == "b")
+    constant = helper.make_node("Constant", [], ["b"], value=bias)
+    model.graph.initializer.remove(bias)
+    model.graph.node.insert(0, constant)
+    step = Step(linear_step())
+    step.run(samples(8))
+    written = step.trained(model).to_proto()
+    (found,) = (node for node in written.graph.node if node.op_type == "Constant")
+    assert np.array_equal(numpy_helper.to_array(found.attribute[0].t), step.parameters()["b"])
+    onnx.checker.check_model(written)
+    model.graph.node[0].attribute[0].t.CopyFrom(numpy_helper.from_array(np.zeros(3, np.float32)))
+    with pytest.raises(InvalidModelError, match=r"'b': expected float32\[3\], got float32\[1\]"):
+        step.trained(model)
