@@ -18,7 +18,7 @@ from superopt.optimizer.search import TraceStep
 if TYPE_CHECKING:
     from superopt.optimizer.parallel.search.candidates import SimulatedPlan
     from superopt.optimizer.parallel.search.subject import Subject
-from superopt.optimizer.parallel.strategies.model import Strategy
+    from superopt.optimizer.parallel.strategies.model import Strategy
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,8 @@ class BuiltStep:
     """A training step as a model. ``state_bytes`` are the sizes of states by input, ``adjoints`` counts the
     instances of adjoint statements by name; ``unreached`` are parameters that do not affect the loss and stay
     constants; ``notes`` are sentences for the user. ``graph`` is the step before it is written, with the
-    outputs that ``outputs`` names; ``precision`` is what was planned where nodes run in low precision."""
+    outputs that ``outputs`` names; ``defaults`` are inputs of the model that have one; ``precision`` is what
+    was planned where nodes run in low precision."""
 
     model: LoweredModel
     description: StepDescription
@@ -78,7 +79,13 @@ class BuiltStep:
     notes: tuple[str, ...]
     graph: Graph
     outputs: tuple[str, ...]
+    defaults: frozenset[str]
     precision: PrecisionOutcome | None = None
+
+    def require_runnable(self, name: str) -> None:
+        """Raises InvalidModelError, with the name of the model, for a step that no command runs: with data
+        that has no samples, or an input without a meaning."""
+        require_interface(self.model.proto, self.description, name, self.defaults)
 
 
 def build_step(
@@ -274,7 +281,6 @@ class _Step:
             metadata={PROPERTY: description.to_json(), **metadata},
         )
         model = extend(lifted, graph, extension)
-        require_interface(model.proto, description, self._source.name, lifted.source.overridable)
         return BuiltStep(
             model,
             description,
@@ -285,6 +291,7 @@ class _Step:
             forward.notes,
             _returning(graph, outputs.values()),
             tuple(outputs),
+            frozenset(lifted.source.overridable),
         )
 
     def _description(

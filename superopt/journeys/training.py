@@ -66,6 +66,7 @@ def train_graph(model: ModelSource, settings: StepSettings | None = None) -> Ste
     start = time.monotonic()
     try:
         step = build_step(model, settings or StepSettings(), load_axioms().adjoints)
+        step.require_runnable(str(model) if isinstance(model, str | Path) else "the model")
     except (IllTypedError, UnsupportedError) as error:
         raise InvalidModelError(str(error)) from error
     return StepGraph(step, time.monotonic() - start)

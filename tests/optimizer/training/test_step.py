@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper
 from superopt import zoo
 from superopt.axioms import load_axioms
 from superopt.errors import InvalidModelError, InvalidOptionError, SuperoptError, UnsupportedError
+from superopt.journeys.training import train_graph
 from superopt.onnx_io import ModelSource, lift, load_model
 from superopt.onnx_io.lowering import extending
 from superopt.optimizer.training.description import Role, read_description
@@ -276,7 +277,7 @@ def test_a_step_that_no_command_could_run_is_not_written(inputs: dict[str, list[
     graph = helper.make_graph(nodes, "g", ports, [output], [weight])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     with pytest.raises(InvalidModelError, match=f"cannot be trained so: {sentence}"):
-        built(model, StepSettings(loss=LossSettings("cotangents")))
+        train_graph(model, StepSettings(loss=LossSettings("cotangents")))
 
 
 def test_cotangents_give_gradients_of_all_outputs() -> None:
