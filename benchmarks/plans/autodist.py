@@ -118,36 +118,32 @@ def ablations(names: Sequence[str], clusters: Sequence[str], effort: Effort) -> 
 
 _DELAYED, _CAST = Inexactness(1), Inexactness(0, Compressor.CAST)
 _FEEDBACK = Inexactness(0, Compressor.CAST_WITH_FEEDBACK)
-INEXACT = (
-    *((builder, _DELAYED) for builder in ("PSLoadBalancing", "PartitionedPS")),
-    *((builder, asked) for builder in ("AllReduce", "PartitionedAR") for asked in (_CAST, _FEEDBACK)),
-)
-"""Builders and what is changed of their gradients."""
+INEXACT = {
+    "PSLoadBalancing": (_DELAYED,),
+    "PartitionedPS": (_DELAYED,),
+    "AllReduce": (_CAST, _FEEDBACK),
+    "PartitionedAR": (_CAST, _FEEDBACK),
+}
+"""What is changed of the gradients of builders."""
 
 
 def inexact_table(names: Sequence[str], clusters: Sequence[str]) -> Iterator[str]:
     """The rows of the table: milliseconds of builders without and with changed gradients, and how many of the
     parameters have these."""
-    exact = dict.fromkeys(builder for builder, _ in INEXACT)
-    heads = [
-        text
-        for builder in exact
-        for text in (builder, *(str(asked) for other, asked in INEXACT if other == builder))
-    ]
+    heads = [text for builder, kinds in INEXACT.items() for text in (builder, *map(str, kinds))]
     yield f"| network | cluster | computing | {' | '.join(heads)} | changed |"
     yield "|" + "---|" * (len(heads) + 4)
     for name, which, planner in cells(names, clusters):
         times: list[str] = []
         changed = 0
         sums = GradientSums(planner)
-        for builder in exact:
+        for builder, kinds in INEXACT.items():
             strategy = build(builder, planner.variables, Setting(planner.cluster))
             times.append(_milliseconds(planner, strategy))
-            for own_builder, asked in INEXACT:
-                if own_builder == builder:
-                    found = sums.inexact(strategy, asked)
-                    changed = len(found.changes)
-                    times.append(_milliseconds(found.planner, found.strategy))
+            for asked in kinds:
+                found = sums.inexact(strategy, asked)
+                changed = len(found.changes)
+                times.append(_milliseconds(found.planner, found.strategy))
         computing = planner.timetable(Mesh.of(planner.cluster)).computed_at / 1000
         yield (
             f"| {name} | {which} | {computing:,.1f} | {' | '.join(times)} "

@@ -103,7 +103,8 @@ def apply_strategy(
             f"from those of the given step as a share of their mean, got {tolerance:g}"
         )
     before = simulated(planner.planned(exact(strategy)), planner)
-    after = simulated(changed.planner(planner).planned(strategy), changed.planner(planner))
+    other_planner = changed.planner(planner)
+    after = simulated(other_planner.planned(strategy), other_planner)
     return AppliedStrategy(written, changes, losses, after, before)
 
 
