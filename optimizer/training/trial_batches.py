@@ -25,11 +25,11 @@ BATCHES, SAMPLES = 8, 4
 _SEED = 0
 
 
-def batches_of(model: ModelSource, samples: Path | None, advice: str) -> tuple[Feeds, ...]:
+def batches_of(model: ModelSource, samples: Path | None, what: str, advice: str) -> tuple[Feeds, ...]:
     """Contents of the data inputs of a step: ``BATCHES`` random batches, or up to as many of an archive of
-    samples. Raises InvalidFileError for an archive that does not fit, InvalidModelError with the ``advice``
-    for inputs for which nothing can be drawn."""
-    return _drawn(model, advice) if samples is None else _read(model, samples)
+    samples. Raises InvalidFileError for an archive that does not fit, InvalidModelError, which
+    begins with ``what`` it is for and ends with the ``advice``, for inputs for which nothing can be drawn."""
+    return _drawn(model, what, advice) if samples is None else _read(model, samples)
 
 
 def _read(model: ModelSource, samples: Path) -> tuple[Feeds, ...]:
@@ -43,7 +43,7 @@ def _read(model: ModelSource, samples: Path) -> tuple[Feeds, ...]:
     )
 
 
-def _drawn(model: ModelSource, advice: str) -> tuple[Feeds, ...]:
+def _drawn(model: ModelSource, what: str, advice: str) -> tuple[Feeds, ...]:
     lifted = lift(load_model(model))
     plan = plan_inputs(lifted, declared_ports(lifted), {})
     sizes = next(iter(plan.usual_sizes()))
@@ -51,7 +51,7 @@ def _drawn(model: ModelSource, advice: str) -> tuple[Feeds, ...]:
     try:
         return tuple(plan.draw(random, sizes, "normal") for _ in range(BATCHES))
     except UnsupportedError as error:
-        raise InvalidModelError(f"{error}; {advice}") from error
+        raise InvalidModelError(f"{what}: {error}; {advice}") from error
 
 
 __all__ = ["BATCHES", "SAMPLES", "Feeds", "batches_of"]

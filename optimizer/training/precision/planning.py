@@ -169,7 +169,7 @@ def planned_by(
     batches: tuple[Feeds, ...] = ()
     if budget is not None:
         advice = "give samples with --precision-data SAMPLES.npz"
-        batches = batches_of(exact.to_bytes(), settings.precision_data, advice)
+        batches = batches_of(exact.to_bytes(), settings.precision_data, "error budget", advice)
     kind = device or known_device(settings.priced_for)
     planner = Planner(subject(batches[:SAMPLES]), low, kind, cast("Casts", settings.casts))
     return (planner.by_list() if budget is None else planner.within(budget, adjoints)), batches

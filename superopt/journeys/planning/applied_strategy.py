@@ -91,7 +91,8 @@ def apply_strategy(
     changed = ChangedStep.of(step.lifted.graph, step.layout, changes)
     written = write_changed(step, changed, changes)
     given, other = Step(model, threads=1), Step(written.to_bytes(), threads=1)
-    losses = compare_losses(given, other, batches_of(model, samples, "give samples with --data SAMPLES.npz"))
+    batches = batches_of(model, samples, "strategy", "give samples with --data SAMPLES.npz")
+    losses = compare_losses(given, other, batches)
     if losses.error > tolerance:
         if not math.isfinite(losses.error):
             raise InvalidOptionError(

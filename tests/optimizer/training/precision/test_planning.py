@@ -66,7 +66,7 @@ def test_losses_that_differ_by_more_than_the_budget_are_refused() -> None:
     settings = PrecisionSettings(precision="bf16", error_budget=1e-6)
     exact, other = step(), step(UpdateSettings(learning_rate=0.1), precision="bf16")
     assert other.precision is not None
-    batches = batches_of(exact.model.to_bytes(), None, "")
+    batches = batches_of(exact.model.to_bytes(), None, "", "")
     with pytest.raises(
         InvalidOptionError, match=r"error budget: expected at least .* the losses of 50 steps"
     ):
@@ -81,11 +81,11 @@ def test_samples_of_an_archive_are_used_and_wrong_ones_named(tmp_path: Path) -> 
         input=random.standard_normal((40, 64)).astype(np.float32),
         labels=random.integers(0, 10, 40),
     )
-    batches = batches_of(step().model.to_bytes(), archive, "")
+    batches = batches_of(step().model.to_bytes(), archive, "", "")
     assert [batch["input"].shape for batch in batches] == [(16, 64), (16, 64)]
     np.savez(archive, input=np.zeros((40, 64), np.float32))
     with pytest.raises(InvalidFileError, match="labels"):
-        batches_of(step().model.to_bytes(), archive, "")
+        batches_of(step().model.to_bytes(), archive, "", "")
 
 
 @pytest.mark.parametrize("precision", ["bf16", "f16"])
