@@ -80,8 +80,8 @@ EXEMPTIONS: Mapping[str, Exemption] = {
         "cuts and joins gradients as a strategy of synchronisation says",
         frozenset({"concat", "reshape", "split"}),
     ),
-    "optimizer/training/adjoints.py": Exemption(_WRITES),
     "optimizer/training/builder.py": Exemption(_WRITES),
+    "optimizer/training/gradients/": Exemption(_WRITES),
     "optimizer/training/losses.py": Exemption(_WRITES),
     "optimizer/training/optimizers.py": Exemption(_WRITES),
     "optimizer/training/precision/casts.py": Exemption(_WRITES),
@@ -91,7 +91,6 @@ EXEMPTIONS: Mapping[str, Exemption] = {
         "casts are what it says where to write", frozenset({"cast"})
     ),
     "optimizer/training/precision/stored.py": Exemption(_WRITES),
-    "optimizer/training/reverse.py": Exemption(_WRITES),
     "optimizer/training/schedules.py": Exemption(_WRITES),
     "optimizer/training/step.py": Exemption(_WRITES),
     "optimizer/training/synchronisation.py": Exemption(_WRITES),

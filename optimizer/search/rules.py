@@ -179,6 +179,11 @@ class Region:
         return Region({node: 0}, frozenset((node,)))
 
     @property
+    def nodes(self) -> frozenset[NodeId]:
+        """The nodes of all places."""
+        return self.several.union(self.single)
+
+    @property
     def of_one_result(self) -> Region:
         """The same places, for rules with one output alone."""
         return Region(self.single, frozenset())

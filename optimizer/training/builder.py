@@ -23,6 +23,7 @@ from superopt.ops.reduction import ReduceMean, ReduceSum
 from superopt.ops.selection import Select
 from superopt.ops.shape import Broadcast, Reshape
 from superopt.optimizer.training.description import Role
+from superopt.optimizer.training.gradients.simplification import Simplifier
 
 Number: TypeAlias = "Fraction | int"
 
@@ -60,6 +61,7 @@ class StepBuilder:
 
     def __init__(self, editor: GraphEditor) -> None:
         self._editor = editor
+        self._simplifier = Simplifier(editor, self)
         nodes = tuple(editor.build())
         self._taken = {node.operator.label for node in nodes if isinstance(node.operator, Input | Weight)}
         self._given_inputs = {
@@ -97,8 +99,9 @@ class StepBuilder:
         return type_
 
     def apply(self, operator: Operator, *operands: Value) -> Value:
-        """The first output of the operator; raises IllTypedError."""
-        return self._editor.add(operator, operands).value
+        """The first output of the operator, or a simpler value that it equals; raises IllTypedError."""
+        simpler = self._simplifier.simpler(operator, operands)
+        return self._editor.add(operator, operands).value if simpler is None else simpler
 
     def input(self, label: str, type_: TensorType) -> Value:
         """A new input; raises InvalidModelError if the graph has a tensor of that name."""

@@ -39,6 +39,8 @@ from superopt.optimizer.training.description import (
     StepDescription,
     require_interface,
 )
+from superopt.optimizer.training.gradients.channel_affine import with_channel_affine
+from superopt.optimizer.training.gradients.reverse import differentiate, may_vary
 from superopt.optimizer.training.losses import add_cotangents, add_loss
 from superopt.optimizer.training.metadata import is_step
 from superopt.optimizer.training.parts import (
@@ -52,7 +54,6 @@ from superopt.optimizer.training.precision.casts import MixedGraph
 from superopt.optimizer.training.precision.outcome import PrecisionOutcome, checked
 from superopt.optimizer.training.precision.planning import planned_by
 from superopt.optimizer.training.precision.scaling import INITIAL_SCALE, LOSS_SCALE
-from superopt.optimizer.training.reverse import differentiate, may_vary
 from superopt.optimizer.training.updates import MICROSTEP, STEP, AddedUpdates, add_updates
 from superopt.step_options import COTANGENTS, RATE_INPUT, StepSettings, UpdateSettings
 
@@ -273,6 +274,7 @@ class _Step:
             **{statistic.output: values[statistic.output] for statistic in forward.statistics},
         }
         _require_free(outputs, lifted)
+        graph = with_channel_affine(graph, outputs.values())
         description = self._description(forward, updates, graph, done.loss.labels)
         extension = Extension(
             outputs,

@@ -299,6 +299,11 @@ class GraphEditor:
         self._table[node] = replace(self._nodes[node], inputs=inputs)
         self._changed.add(node)
 
+    def replace(self, node: Node) -> None:
+        """Puts a node in place of the one with its id; it is assumed to have the same output types."""
+        self._table[node.id] = node
+        self._changed.add(node.id)
+
     def redirect(self, replacements: Mapping[Value, Value], users: Iterable[NodeId]) -> None:
         """Makes ``users`` and the graph outputs read the replacement instead of the replaced values."""
         for user in users:

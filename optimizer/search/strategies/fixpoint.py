@@ -9,7 +9,7 @@ and rules is fixed: the result is deterministic.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Set
+from collections.abc import Callable, Container, Iterator
 
 from superopt.ir.graph import Graph, NodeId
 from superopt.optimizer.cost import GraphCost
@@ -39,8 +39,8 @@ class _Run:
     def __init__(self, start: GraphCost, rules: RuleSet) -> None:
         self._sized = Sized(start)
         self._rules = rules
-        self._single = _Places(start.graph.order)
-        self._pairs = _Places(start.graph.order)
+        everywhere = Region(dict.fromkeys(start.graph.order, 0), frozenset(start.graph.order))
+        self._single, self._pairs = _Places(everywhere), _Places(everywhere)
         self.records: list[Recorded] = []
 
     def run(self, may_go_on: Callable[[], bool]) -> None:
@@ -53,14 +53,16 @@ class _Run:
             else:
                 return
 
-    def _try(self, node: NodeId, step: Callable[[NodeId], bool]) -> None:
-        while node in self._sized.cost.graph.nodes and step(node):
-            pass
+    def _try(self, place: Region, step: Callable[[Region], bool]) -> None:
+        """Steps at a place, of which all rules are tried once one has been applied there."""
+        (node,) = place.nodes
+        while node in self._sized.cost.graph.nodes and step(place):
+            place = Region.of(node)
 
-    def _step(self, node: NodeId) -> bool:
-        """Applies the first rule at the node that makes the graph smaller; whether there was one."""
+    def _step(self, place: Region) -> bool:
+        """Applies the first rule at the place that makes the graph smaller; whether there was one."""
         cost = self._sized.cost
-        for match in self._decreasing(cost.graph, cost.free, Region.of(node)):
+        for match in self._decreasing(cost.graph, cost.free, place):
             rewrite = apply_match(cost.graph, match)
             smaller = None if rewrite is None else self._sized.smaller(rewrite)
             if rewrite is not None and smaller is not None:
@@ -68,12 +70,12 @@ class _Run:
                 return True
         return False
 
-    def _two_steps(self, node: NodeId) -> bool:
-        """Applies the first rule at the node after which another rule, about what it made, makes the graph
+    def _two_steps(self, place: Region) -> bool:
+        """Applies the first rule at the place after which another rule, about what it made, makes the graph
         smaller than it was; whether there was one. Only rules with one result are tried."""
         cost = self._sized.cost
-        place = Region.of(node).of_one_result
-        for match in self._rules.matches_near(cost.graph, cost.free, place, wanted=can_be_even):
+        single = place.of_one_result
+        for match in self._rules.matches_near(cost.graph, cost.free, single, wanted=can_be_even):
             if not may_be_even(match.substitution, _folded(match, cost.free)):
                 continue
             rewrite = apply_match(cost.graph, match)
@@ -112,29 +114,41 @@ class _Run:
         region = self._rules.region(after.graph, change)
         folded = (node for node in after.free - before.free if node in after.graph.nodes)
         behind = {user for node in folded for user in after.graph.users(node)}
-        around = change.around & after.graph.nodes.keys()
-        changed = region.single.keys() | region.several | behind | around
+        near = dict.fromkeys(behind | (change.around & after.graph.nodes.keys()), 0)
+        changed = Region({**region.single, **near}, region.several.union(near))
         self._single.add(changed)
         self._pairs.add(changed)
 
 
 class _Places:
-    """Nodes to be looked at, each once until it is taken out."""
+    """Nodes to be looked at, each once until it is taken out, with their distance from what has changed: only
+    rules that reach that far may match anew."""
 
-    def __init__(self, nodes: Iterable[NodeId]) -> None:
-        self._order = deque(nodes)
-        self._members = set(self._order)
+    def __init__(self, region: Region) -> None:
+        self._order = deque[NodeId]()
+        self._members = set[NodeId]()
+        self._single = dict[NodeId, int]()
+        self._several = set[NodeId]()
+        self.add(region)
 
     def __bool__(self) -> bool:
         return bool(self._order)
 
-    def next(self) -> NodeId:
+    def next(self) -> Region:
+        """The place that has waited longest."""
         node = self._order.popleft()
         self._members.discard(node)
-        return node
+        distance = self._single.pop(node, None)
+        several = frozenset((node,)) if node in self._several else frozenset[NodeId]()
+        self._several.discard(node)
+        return Region({} if distance is None else {node: distance}, several)
 
-    def add(self, nodes: Set[NodeId]) -> None:
-        new = sorted(nodes - self._members)
+    def add(self, region: Region) -> None:
+        """Adds all places of a region, in the order of nodes."""
+        for node, distance in region.single.items():
+            self._single[node] = min(distance, self._single.get(node, distance))
+        self._several.update(region.several)
+        new = sorted(region.nodes - self._members)
         self._order.extend(new)
         self._members.update(new)
 

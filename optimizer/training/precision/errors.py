@@ -21,11 +21,11 @@ from superopt.ir.graph import Graph, Input, NodeId, Value
 from superopt.ir.types import TensorType
 from superopt.ops.filled import Full
 from superopt.ops.shape import Reshape
+from superopt.optimizer.training.gradients.reverse import NoGradientError, differentiate
 from superopt.optimizer.training.precision.casts import Edge, Rounding
 from superopt.optimizer.training.precision.formats import NumberFormat
 from superopt.optimizer.training.precision.scaling import fitting_scale
 from superopt.optimizer.training.precision.subject import Subject
-from superopt.optimizer.training.reverse import NoGradientError, differentiate
 from superopt.optimizer.training.trial_batches import Feeds
 
 _SIGNS = "superopt/signs/"

@@ -54,7 +54,7 @@ from superopt.ops.transposed import ConvTranspose, Flip
 from superopt.ops.upsampling import LinearUpsample, NearestUpsample
 
 EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
-    Add: elementwise.pointwise,
+    Add: gradients.addition,
     Affine: layers.affine,
     AveragePool: layers.average_pool,
     AveragePoolGradient: gradients.average_pool_gradient,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from superopt.errors import UnsupportedError
 from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import Node
 from superopt.ir.types import ElementType
+from superopt.onnx_io.emit.elementwise import pointwise
 from superopt.onnx_io.emit.layers import padding_attributes
 from superopt.onnx_io.emit.recipes import Emission, OnnxAttribute, Operand, Recipe, Writer, known
 from superopt.onnx_io.emit.reductions import reduce_axes
@@ -17,6 +19,7 @@ from superopt.onnx_io.protos import ONNX_ELEMENTS, dtype_of
 from superopt.ops.base import axis_of
 from superopt.ops.gradients import ChannelSum, LookupGradient, MatmulWeightGradient, SumTo
 from superopt.ops.pool_gradients import AveragePoolGradient, LinearUpsampleGradient, MaxPoolGradient
+from superopt.ops.shape import Broadcast
 
 SCATTER_ADDS_SINCE = 16
 """The operator set since which ScatterND and ScatterElements can add."""
@@ -87,28 +90,65 @@ def _as_rows(writer: Writer, operand: str, width: Dimension) -> str:
 
 def lookup_gradient(emission: Emission, node: Node) -> Recipe:
     """ScatterND that adds to zeros, and reads int64 indices only."""
-    operator = node.operator
-    assert isinstance(operator, LookupGradient)
-    _require_adding_scatter(emission, operator.name)
-    indices, cotangent = (emission.type(value) for value in node.inputs)
-    if indices.element.is_float:
-        raise UnsupportedError("lookup_gradient: expected whole numbers as indices")
-    width = known(operator.name, cotangent.shape[-1])
-    shape = [known(operator.name, operator.size), width]
-    zero = np.zeros(1, dtype_of(cotangent.element))
+    scatter = _RowScatter.of(emission, node)
+    zero = np.zeros(1, dtype_of(emission.type(node.value).element))
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
-        column, table = writer.temporary("column"), writer.temporary("table")
-        source = operands[0]
-        if indices.element is not ElementType.INT64:
+        table = writer.temporary("table")
+        shape = _integers(writer, [scatter.size, scatter.width])
+        writer.node("Expand", [writer.constant(zero, "zero"), shape], [table])
+        scatter.write(writer, table, operands, outputs)
+
+    return Recipe(node.values, tuple(map(Operand, node.inputs)), write)
+
+
+def addition(emission: Emission, node: Node) -> Recipe:
+    """Add, or ScatterND that adds rows to the other operand, which need not be read as a whole."""
+    for sums, table in (node.inputs, node.inputs[::-1]):
+        rows = emission.producer(sums, LookupGradient)
+        if rows is not None and not isinstance(emission.graph[table.node].operator, Broadcast):
+            scatter = _RowScatter.of(emission, rows)
+
+            def write(
+                writer: Writer,
+                operands: tuple[str, ...],
+                outputs: tuple[str, ...],
+                scatter: _RowScatter = scatter,
+            ) -> None:
+                scatter.write(writer, operands[0], operands[1:], outputs)
+
+            return Recipe(node.values, (Operand(table), *map(Operand, rows.inputs)), write)
+    return pointwise(emission, node)
+
+
+@dataclass(frozen=True, slots=True)
+class _RowScatter:
+    """How rows are added to a table of ``size`` rows of ``width`` elements."""
+
+    size: int
+    width: int
+    indices: ElementType
+
+    @staticmethod
+    def of(emission: Emission, node: Node) -> _RowScatter:
+        operator = node.operator
+        assert isinstance(operator, LookupGradient)
+        _require_adding_scatter(emission, operator.name)
+        indices, cotangent = (emission.type(value) for value in node.inputs)
+        if indices.element.is_float:
+            raise UnsupportedError("lookup_gradient: expected whole numbers as indices")
+        size, width = (known(operator.name, one) for one in (operator.size, cotangent.shape[-1]))
+        return _RowScatter(size, width, indices.element)
+
+    def write(self, writer: Writer, table: str, operands: Sequence[str], outputs: tuple[str, ...]) -> None:
+        """``operands`` are the indices and the rows."""
+        source, column = operands[0], writer.temporary("column")
+        if self.indices is not ElementType.INT64:
             source = writer.temporary("indices")
             writer.node("Cast", [operands[0]], [source], {"to": ONNX_ELEMENTS[ElementType.INT64]})
         writer.node("Reshape", [source, _integers(writer, [-1, 1])], [column])
-        rows = _as_rows(writer, operands[1], width)
-        writer.node("Expand", [writer.constant(zero, "zero"), _integers(writer, shape)], [table])
+        rows = _as_rows(writer, operands[1], self.width)
         writer.node("ScatterND", [table, column, rows], outputs, {"reduction": "add"})
-
-    return Recipe(node.values, tuple(map(Operand, node.inputs)), write)
 
 
 def maxpool_gradient(emission: Emission, node: Node) -> Recipe:

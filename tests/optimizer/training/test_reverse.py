@@ -20,7 +20,7 @@ from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.precision import Cast
 from superopt.ops.selection import Greater, Select
 from superopt.ops.shape import Concat, Split
-from superopt.optimizer.training.reverse import Gradients, differentiate
+from superopt.optimizer.training.gradients.reverse import Gradients, differentiate
 from superopt.rewriting.evaluation import evaluate_graph
 from superopt.verifier.adjoints.coverage import missing_adjoints, why_no_adjoint
 from superopt.verifier.adjoints.dual import Dual, DualDomain

@@ -15,7 +15,7 @@ from superopt.ops.elementwise import Add
 from superopt.ops.filled import Full
 from superopt.ops.precision import Cast, precision_of
 from superopt.ops.shape import Concat, Cutting, Joining, Split
-from superopt.optimizer.training.adjoints import AdjointTable, GradientBuilder
+from superopt.optimizer.training.gradients.adjoints import AdjointTable, GradientBuilder
 
 
 @dataclass(frozen=True)
@@ -142,14 +142,14 @@ class _Reverse:
         """The sum of what all readers contribute."""
         total, *others = self._terms[value]
         for term in others:
-            total = self._builder.add(Add(), total, term)
+            total = self._builder.apply(Add(), total, term)
         self._terms[value] = [total]
         return total
 
     def _joined(self, node: Node, operator: Cutting) -> Value:
         """The gradient of a tensor that was cut: the pieces joined, zeros for those that nothing reads."""
         pieces = [self._total(value) if value in self._terms else self._zeros(value) for value in node.values]
-        return self._builder.add(Concat(operator.axis), *pieces)
+        return self._builder.apply(Concat(operator.axis), *pieces)
 
     def _cast_back(self, node: Node) -> None:
         """The gradient of a tensor of any precision that was cast; equations are about float32."""
@@ -157,7 +157,7 @@ class _Reverse:
         type_ = self._graph.type_of(value)
         precision = precision_of(type_.element) if isinstance(type_, TensorType) else None
         assert precision is not None, "what varies is floating point"
-        self._terms[value].append(self._builder.add(Cast(precision), self._total(node.value)))
+        self._terms[value].append(self._builder.apply(Cast(precision), self._total(node.value)))
 
     def _zeros(self, value: Value) -> Value:
         type_ = self._graph.type_of(value)
@@ -173,7 +173,7 @@ class _Reverse:
         if len(sizes) == 1:
             self._terms[node.inputs[0]].append(cotangent)
             return
-        pieces = self._builder.add(Split(operator.axis, sizes), cotangent)
+        pieces = self._builder.apply(Split(operator.axis, sizes), cotangent)
         for slot in slots:
             self._terms[node.inputs[slot]].append(Value(pieces.node, slot))
 

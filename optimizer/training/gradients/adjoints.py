@@ -22,6 +22,7 @@ from superopt.ops.elementwise import Add
 from superopt.ops.filled import Full
 from superopt.ops.precision import Cast
 from superopt.ops.shape import Half
+from superopt.optimizer.training.gradients.simplification import Simplifier
 from superopt.rewriting.typing import Typing
 
 
@@ -62,31 +63,37 @@ class AdjointTable:
 
 
 class GradientBuilder:
-    """Adds gradient terms to an edit of a graph; equal nodes that it adds are one."""
+    """Adds gradient terms to an edit of a graph, simplified; equal nodes that it adds are one."""
 
     def __init__(self, editor: GraphEditor, table: AdjointTable) -> None:
         self._editor = editor
         self._table = table
+        self._simplifier = Simplifier(editor, self)
         self._known: dict[tuple[GraphOperator, tuple[Value, ...]], Value] = {}
 
-    def add(self, operator: Operator, *inputs: Value) -> Value:
-        """The first output of the operator applied to the values."""
+    def apply(self, operator: Operator, *inputs: Value) -> Value:
+        """The first output of the operator applied to the values, or a simpler value that it equals."""
         key = (operator, inputs)
         if key not in self._known:
-            self._known[key] = self._editor.add(operator, inputs).value
+            simpler = self._simplifier.simpler(operator, inputs)
+            self._known[key] = self._editor.add(operator, inputs).value if simpler is None else simpler
         return self._known[key]
+
+    def number(self, number: Fraction | int, element: ElementType) -> Value:
+        """A number as a 0-d tensor of that element type."""
+        return self.constant(Full(number, ()), element)
 
     def constant(self, operator: Operator, element: ElementType) -> Value:
         """A constant of that element type; those of equations have single precision. In double precision a
         number is the sum of numbers in single precision, the smallest first."""
         if element is not ElementType.DOUBLE:
-            return self.add(operator)
+            return self.apply(operator)
         parts: list[Operator] = [operator]
         if isinstance(operator, Full):
             parts = [replace(operator, value=term) for term in _single_terms(operator.value)]
-        value, *others = [self.add(Cast("f64"), self.add(part)) for part in parts]
+        value, *others = [self.apply(Cast("f64"), self.apply(part)) for part in parts]
         for other in others:
-            value = self.add(Add(), value, other)
+            value = self.apply(Add(), value, other)
         return value
 
     def gradient(self, node: Node, slot: int, cotangent: Value) -> Value:
@@ -108,12 +115,12 @@ class GradientBuilder:
             inputs = tuple(self._value(child, typing, values, element) for child in term.inputs)
             if isinstance(operator, Half):
                 whole = typing.types[term.inputs[0]]
-                cut = self.add(operator.cut(whole.shape[operator.axis % whole.rank]), *inputs)
+                cut = self.apply(operator.cut(whole.shape[operator.axis % whole.rank]), *inputs)
                 values[term] = Value(cut.node, operator.port)
             elif operator.constant:
                 values[term] = self.constant(operator, element)
             else:
-                values[term] = self.add(operator, *inputs)
+                values[term] = self.apply(operator, *inputs)
         return values[term]
 
 

@@ -1,0 +1,241 @@
+"""Simplify gradients while they are built: numbers are gathered, factors move to what is smaller.
+
+The chain rule gives passes over whole tensors that are not needed: a number is multiplied after a repetition
+instead of before it, a product is summed although one of its factors could be taken out of the sum, and what
+is left of elements without their mean is summed, which gives 0. Every step is an instance of the equations in
+``EQUATIONS``: over the reals nothing changes.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Final, Protocol
+
+from superopt.ir.graph import GraphEditor, Node, Value
+from superopt.ir.types import ElementType, TensorType
+from superopt.ops import Operator
+from superopt.ops.elementwise import Add, Multiply, Scale, Subtract
+from superopt.ops.gradients import LookupGradient, SumTo
+from superopt.ops.reduction import ReduceMean
+from superopt.ops.shape import Broadcast
+from superopt.rewriting.matching import repeated_number
+
+EQUATIONS: Final = (
+    "scale(x, full[value=1]()) => x",
+    "scale(scale(x, full[value=a]()), full[value=b]()) => scale(x, full[value=a*b]())",
+    "scale(broadcast(x), y) => broadcast(scale(x, y))",
+    "scale(mul(x, y), z) => mul(x, scale(y, z))",
+    "broadcast(broadcast(x)) => broadcast(x)",
+    "add(x, full[value=0]()) => x",
+    "add(x, x) => scale(x, full[value=2]())",
+    "add(add(x, y), y) => add(x, scale(y, full[value=2]()))",
+    "add(add(x, y), z) => add(add(x, z), y)",
+    "sub(x, lookup_gradient(i, y)) => add(x, lookup_gradient(i, scale(y, full[value=-1]())))",
+    "scale(lookup_gradient(i, x), y) => lookup_gradient(i, scale(x, y))",
+    "mul(x, full[value=0]()) => full[value=0]()",
+    "mul(x, full[value=1]()) => x",
+    "reduce_sum[axis=a](scale(x, y)) => scale(reduce_sum[axis=a](x), y)",
+    "reduce_sum[axis=a](add(x, y)) => add(reduce_sum[axis=a](x), reduce_sum[axis=a](y))",
+    "reduce_sum[axis=a](mul(x, broadcast(y))) => mul(reduce_sum[axis=a](x), broadcast(y))",
+    "reduce_sum[axis=a](sub(x, broadcast(reduce_mean[axis=a](x)))) => full[value=0]()",
+)
+"""What the steps are instances of. A sum to a shape is a sum over axes, one after the other."""
+
+
+class Nodes(Protocol):
+    """Adds nodes to a graph."""
+
+    def apply(self, operator: Operator, /, *inputs: Value) -> Value:
+        """The first output of the operator applied to the values, or a simpler value that it equals."""
+        ...
+
+    def number(self, number: Fraction | int, element: ElementType) -> Value:
+        """A number as a 0-d tensor of that element type."""
+        ...
+
+
+class Simplifier:
+    """Finds simpler forms of operators applied to values of a graph; ``nodes`` adds what they need."""
+
+    def __init__(self, editor: GraphEditor, nodes: Nodes) -> None:
+        self._editor = editor
+        self._nodes = nodes
+
+    def simpler(self, operator: Operator, inputs: tuple[Value, ...]) -> Value | None:
+        """A value that the operator applied to the inputs equals, calculated from smaller tensors or in fewer
+        passes; None where none is known."""
+        match operator:
+            case Scale():
+                return self._scaled(*inputs)
+            case Broadcast():
+                return self._repeated(operator, *inputs)
+            case SumTo():
+                return self._summed(operator, *inputs)
+            case Add():
+                return self._added(*inputs)
+            case Subtract():
+                return self._subtracted(*inputs)
+            case Multiply():
+                return self._multiplied(*inputs)
+            case _:
+                return None
+
+    def _scaled(self, value: Value, factor: Value) -> Value | None:
+        number, node = repeated_number(self._editor, factor), self._node(value)
+        if number == 1:
+            return value
+        match node.operator:
+            case LookupGradient():
+                indices, rows = node.inputs
+                return self._nodes.apply(node.operator, indices, self._times(rows, factor))
+            case Scale() if number is not None:
+                inner = repeated_number(self._editor, node.inputs[1])
+                if inner is not None:
+                    product = self._nodes.number(inner * number, self._element(factor))
+                    return self._times(node.inputs[0], product)
+            case Broadcast() if number is not None:
+                return self._nodes.apply(node.operator, self._times(node.inputs[0], factor))
+            case Multiply() if number is not None:
+                for first, second in (node.inputs, node.inputs[::-1]):
+                    if self._is_repeated(second):
+                        return self._nodes.apply(Multiply(), first, self._times(second, factor))
+            case _:
+                pass
+        return None
+
+    def _times(self, value: Value, factor: Value) -> Value:
+        return self._nodes.apply(Scale(), value, factor)
+
+    def _repeated(self, operator: Broadcast, value: Value) -> Value | None:
+        if self._shape(value) == operator.shape:
+            return value
+        node = self._node(value)
+        return self._nodes.apply(operator, *node.inputs) if isinstance(node.operator, Broadcast) else None
+
+    def _summed(self, operator: SumTo, value: Value) -> Value | None:
+        if self._shape(value) == operator.shape:
+            return value
+        if self._sums_to_zero(operator, value):
+            return self._nodes.apply(Broadcast(operator.shape), self._nodes.number(0, self._element(value)))
+        node = self._node(value)
+        match node.operator:
+            case Scale():
+                return self._times(self._nodes.apply(operator, node.inputs[0]), node.inputs[1])
+            case Multiply():
+                taken = self._factor_apart(operator, node)
+                if taken is not None:
+                    rest, factor = taken
+                    return self._nodes.apply(Multiply(), self._nodes.apply(operator, rest), factor)
+            case Add():
+                for first, second in (node.inputs, node.inputs[::-1]):
+                    if self._sums_to_zero(operator, second):
+                        return self._nodes.apply(operator, first)
+            case _:
+                pass
+        return None
+
+    def _sums_to_zero(self, operator: SumTo, value: Value) -> bool:
+        """Whether these are elements without their mean over the axes of the sum, times what is the same
+        along them."""
+        node = self._node(value)
+        match node.operator:
+            case Scale():
+                return self._sums_to_zero(operator, node.inputs[0])
+            case Multiply():
+                taken = self._factor_apart(operator, node)
+                return taken is not None and self._sums_to_zero(operator, taken[0])
+            case Subtract():
+                mean = self._repeated_of(node.inputs[1], operator)
+                return mean is not None and self._is_mean_of(node.inputs[0], mean)
+            case _:
+                return False
+
+    def _factor_apart(self, operator: SumTo, product: Node) -> tuple[Value, Value] | None:
+        """The factors of a product of which the second is the same along the axes of the sum, with the shape
+        of the sum."""
+        for first, second in (product.inputs, product.inputs[::-1]):
+            factor = self._repeated_of(second, operator)
+            if factor is not None:
+                return first, factor
+        return None
+
+    def _repeated_of(self, value: Value, operator: SumTo) -> Value | None:
+        """What is repeated along the axes of the sum."""
+        node = self._node(value)
+        if isinstance(node.operator, Broadcast) and self._shape(node.inputs[0]) == operator.shape:
+            return node.inputs[0]
+        return None
+
+    def _is_mean_of(self, value: Value, mean: Value) -> bool:
+        while mean != value:
+            node = self._node(mean)
+            if not isinstance(node.operator, ReduceMean):
+                return False
+            (mean,) = node.inputs
+        return True
+
+    def _added(self, first: Value, second: Value) -> Value | None:
+        if repeated_number(self._editor, second) == 0:
+            return first
+        if repeated_number(self._editor, first) == 0:
+            return second
+        if first == second:
+            return self._twice(first)
+        for whole, term in ((first, second), (second, first)):
+            node = self._node(whole)
+            if isinstance(node.operator, Add) and term in node.inputs:
+                rest = node.inputs[1 - node.inputs.index(term)]
+                return self._nodes.apply(Add(), rest, self._twice(term))
+        return self._beside_product(first, second)
+
+    def _beside_product(self, whole: Value, term: Value) -> Value | None:
+        """A repeated term, such as one number for each channel, is added to a product by such a factor first:
+        both are one pass."""
+        node = self._node(whole)
+        if not isinstance(node.operator, Add) or not self._is_repeated(term):
+            return None
+        for product, other in (node.inputs, node.inputs[::-1]):
+            factors = self._node(product)
+            if isinstance(factors.operator, Multiply) and any(map(self._is_repeated, factors.inputs)):
+                if self._is_repeated(other):
+                    return None
+                return self._nodes.apply(Add(), self._nodes.apply(Add(), product, term), other)
+        return None
+
+    def _subtracted(self, first: Value, second: Value) -> Value | None:
+        """Rows of a table are added with the other sign, so that the rest of the table is not read."""
+        node = self._node(second)
+        if not isinstance(node.operator, LookupGradient):
+            return None
+        minus = self._nodes.number(-1, self._element(second))
+        return self._nodes.apply(Add(), first, self._times(second, minus))
+
+    def _multiplied(self, first: Value, second: Value) -> Value | None:
+        for value, other in ((first, second), (second, first)):
+            number = repeated_number(self._editor, value)
+            if number is not None and number in (0, 1):
+                return other if number else value
+        return None
+
+    def _twice(self, value: Value) -> Value:
+        return self._times(value, self._nodes.number(2, self._element(value)))
+
+    def _is_repeated(self, value: Value) -> bool:
+        return isinstance(self._node(value).operator, Broadcast)
+
+    def _node(self, value: Value) -> Node:
+        return self._editor[value.node]
+
+    def _tensor(self, value: Value) -> TensorType:
+        type_ = self._editor.type_of(value)
+        assert isinstance(type_, TensorType), "gradients are of tensors"
+        return type_
+
+    def _shape(self, value: Value) -> tuple[object, ...]:
+        return self._tensor(value).shape
+
+    def _element(self, value: Value) -> ElementType:
+        return self._tensor(value).element
+
+
+__all__ = ["EQUATIONS", "Simplifier"]

@@ -1,0 +1,210 @@
+"""Simpler gradients: what they are instances of is proved, values stay, and passes over tensors go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from superopt.axioms import load_axioms
+from superopt.domains import FloatDomain
+from superopt.equations import parse_equation
+from superopt.ir import ElementType, Graph, Input, TensorType
+from superopt.ir.graph import GraphEditor, Value
+from superopt.journeys.training import train_graph
+from superopt.onnx_io import lift, load_model
+from superopt.ops.affine import Affine
+from superopt.ops.elementwise import Add, Multiply, Scale, Subtract
+from superopt.ops.filled import Full
+from superopt.ops.gradients import LookupGradient, SumTo
+from superopt.ops.reduction import ReduceMean
+from superopt.ops.shape import Broadcast
+from superopt.optimizer.training.builder import StepBuilder
+from superopt.optimizer.training.gradients import channel_affine
+from superopt.optimizer.training.gradients.simplification import EQUATIONS
+from superopt.rewriting.evaluation import evaluate_graph
+from superopt.step_options import StepSettings
+from superopt.verifier.verification import Status, verify
+
+COLUMN, IMAGES, TABLE = (1, 3, 1, 1), (2, 3, 4, 5), (7, 2)
+
+
+@pytest.mark.parametrize("text", [*EQUATIONS, channel_affine.EQUATION])
+def test_every_step_is_an_instance_of_a_proved_equation(text: str) -> None:
+    assert verify(parse_equation(text), load_axioms()).status is Status.VERIFIED
+
+
+class Example:
+    """A graph under construction, once as it is written and once simplified."""
+
+    def __init__(self, *, simplifies: bool) -> None:
+        self.editor = GraphEditor(Graph({}, (), (), 0))
+        self._builder = StepBuilder(self.editor) if simplifies else None
+
+    def input(self, name: str, *shape: int, element: ElementType = ElementType.FLOAT) -> Value:
+        return self.editor.add(Input(name, TensorType(element, shape))).value
+
+    def apply(self, operator: object, *inputs: Value) -> Value:
+        if self._builder is not None:
+            return self._builder.apply(operator, *inputs)
+        return self.editor.add(operator, inputs).value
+
+    def repeated(self, value: Value) -> Value:
+        return self.apply(Broadcast(IMAGES), value)
+
+    def times(self, value: Value, number: int) -> Value:
+        return self.apply(Scale(), value, self.apply(Full(number, ())))
+
+    def centred(self, x: Value) -> Value:
+        mean = x
+        for axis in (0, 2, 3):
+            mean = self.apply(ReduceMean(axis), mean)
+        return self.apply(Subtract(), x, self.repeated(mean))
+
+
+def number_after_repetition(e: Example) -> Value:
+    return e.times(e.times(e.repeated(e.input("v", *COLUMN)), 3), 5)
+
+
+def factor_in_a_sum(e: Example) -> Value:
+    x, v = e.input("x", *IMAGES), e.input("v", *COLUMN)
+    return e.apply(SumTo(COLUMN), e.times(e.apply(Multiply(), e.repeated(v), x), -1))
+
+
+def sum_of_what_is_centred(e: Example) -> Value:
+    x, v, g = e.input("x", *IMAGES), e.input("v", *COLUMN), e.input("g", *IMAGES)
+    product = e.times(e.apply(Multiply(), e.centred(x), e.repeated(v)), 2)
+    total = e.apply(Add(), e.apply(Multiply(), g, e.repeated(v)), product)
+    return e.apply(SumTo(COLUMN), total)
+
+
+def the_same_term_twice(e: Example) -> Value:
+    x, y, v = e.input("x", *IMAGES), e.input("y", *IMAGES), e.input("v", *COLUMN)
+    term = e.apply(Multiply(), y, e.repeated(v))
+    return e.apply(Add(), e.apply(Add(), term, x), term)
+
+
+def a_term_beside_its_product(e: Example) -> Value:
+    x, y, v, w = (
+        *(e.input(name, *IMAGES) for name in "xy"),
+        *(e.input(name, *COLUMN) for name in "vw"),
+    )
+    return e.apply(Add(), e.apply(Add(), e.apply(Multiply(), x, e.repeated(v)), y), e.repeated(w))
+
+
+def multiplied_by_one_and_zero(e: Example) -> Value:
+    x, y = e.input("x", *IMAGES), e.input("y", *IMAGES)
+    one, zero = (e.repeated(e.apply(Full(number, COLUMN))) for number in (1, 0))
+    return e.apply(Add(), e.apply(Multiply(), one, x), e.apply(Multiply(), y, zero))
+
+
+def rows_taken_from_a_table(e: Example) -> Value:
+    table, rows = e.input("table", *TABLE), e.input("rows", 3, 2)
+    indices = e.input("indices", 3, element=ElementType.INT64)
+    return e.apply(Subtract(), table, e.times(e.apply(LookupGradient(TABLE[0]), indices, rows), 3))
+
+
+@pytest.mark.parametrize(
+    ("write", "passes"),
+    [
+        (number_after_repetition, 0),
+        (factor_in_a_sum, 0),
+        (sum_of_what_is_centred, 0),
+        (the_same_term_twice, 2),
+        (a_term_beside_its_product, 3),
+        (multiplied_by_one_and_zero, 0),
+        (rows_taken_from_a_table, 1),
+    ],
+)
+def test_values_stay_and_passes_go(write: Callable[[Example], Value], passes: int) -> None:
+    values: list[np.ndarray] = []
+    for simplifies in (False, True):
+        example = Example(simplifies=simplifies)
+        found = write(example)
+        example.editor.set_outputs((found,))
+        graph = example.editor.build()
+        random = np.random.default_rng(3)
+        given = {
+            node: random.integers(0, 3, (1, 3)).astype(float)
+            if graph[node].types[0].element is ElementType.INT64
+            else random.normal(size=(1, *graph[node].types[0].shape))
+            for node in sorted(graph.inputs, key=lambda node: graph[node].operator.label)
+        }
+        (value,) = evaluate_graph(graph, FloatDomain(np.float64), given)
+        values.append(value)
+    np.testing.assert_allclose(np.broadcast_to(values[1], values[0].shape), values[0], rtol=1e-12, atol=1e-12)
+    assert len(_arithmetic(graph, [found], IMAGES) + _arithmetic(graph, [found], TABLE)) == passes
+
+
+def _arithmetic(graph: Graph, outputs: Iterable[Value], shape: tuple[int, ...]) -> list[str]:
+    """The arithmetic on tensors of a shape that values need."""
+    needed, names = {value.node for value in outputs}, list[str]()
+    for node_id in reversed(graph.order):
+        if node_id in needed:
+            node = graph[node_id]
+            needed.update(value.node for value in node.inputs)
+            arithmetic = isinstance(node.operator, Add | Affine | Multiply | Scale | Subtract)
+            if arithmetic and node.types[0].shape == shape:
+                names.append(node.operator.name)
+    return names
+
+
+def _normalised() -> onnx.ModelProto:
+    """A convolution, a batch normalisation and a mean over positions."""
+    random = np.random.default_rng(0)
+    weights = {
+        "w": random.normal(size=(3, 2, 3, 3)),
+        **{name: random.uniform(0.5, 1, 3) for name in ("scale", "bias", "mean", "variance")},
+        "out": random.normal(size=(3, 4)),
+    }
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
+            helper.make_node("BatchNormalization", ["c", "scale", "bias", "mean", "variance"], ["b"]),
+            helper.make_node("Relu", ["b"], ["r"]),
+            helper.make_node("GlobalAveragePool", ["r"], ["p"]),
+            helper.make_node("Flatten", ["p"], ["f"]),
+            helper.make_node("MatMul", ["f", "out"], ["y"]),
+        ],
+        "normalised",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 2, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 4])],
+        [numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def test_a_batch_normalisation_is_differentiated_in_seven_passes(tmp_path: Path) -> None:
+    """Forwards: centred, squares, normalised; backwards: the product with what is centred, a factor and a
+    term for each channel, what is centred times a factor, and their sum."""
+    model = tmp_path / "m.onnx"
+    onnx.save(_normalised(), model)
+    graph = train_graph(model, StepSettings.from_json({"optimizer": "sgd"})).step.graph
+    names = _arithmetic(graph, graph.outputs, (2, 3, 8, 8))
+    assert sorted(names) == ["add", "affine", "affine", "mul", "mul", "mul", "sub"]
+
+
+def test_rows_are_added_to_a_table_in_one_node(tmp_path: Path) -> None:
+    """What SGD writes of an embedding is read back as a sum."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("Gather", ["table", "i"], ["rows"]),
+            helper.make_node("ReduceMean", ["rows"], ["y"], axes=[1], keepdims=0),
+        ],
+        "embedding",
+        [helper.make_tensor_value_info("i", TensorProto.INT64, [2, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 4])],
+        [numpy_helper.from_array(np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32), "table")],
+    )
+    model = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), model)
+    built = train_graph(model, StepSettings.from_json({"optimizer": "sgd", "learning_rate": 0.5}))
+    nodes = built.step.model.proto.graph.node
+    (scatter,) = [node for node in nodes if node.op_type == "ScatterND"]
+    assert (scatter.input[0], scatter.output[0]) == ("table", "table.next")
+    lifted = lift(load_model(built.step.model.to_bytes()))
+    assert any(isinstance(node.operator, LookupGradient) for node in lifted.graph)
