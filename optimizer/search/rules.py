@@ -48,7 +48,8 @@ class Change:
 
 class RuleSet:
     """Substitutions in a fixed order; ``protected`` nodes are never part of a match. A substitution whose
-    outputs share no input is left out, because it matches every pair of places in a graph. One whose rounding
+    outputs share no input is left out, because it matches every pair of places in a graph; for the same
+    reason, outputs do not match together where they share only a number. A substitution whose rounding
     errors are larger matches only tensors in single or double precision, all sizes of which but the first are
     known: others could not be written, or overflow."""
 
@@ -86,7 +87,7 @@ class RuleSet:
     ) -> Iterator[Match]:
         """The matches of one substitution whose first root is the node."""
         rounds = id(substitution) in self._rounding
-        for match in find_matches(graph, substitution, (root,)):
+        for match in find_matches(graph, substitution, (root,), through_numbers=False):
             if rounds and not _is_precise_and_sized(graph, match):
                 continue
             if any(value.node not in free for value in match.outputs) and not any(

@@ -70,16 +70,21 @@ class Match:
 
 
 def find_matches(
-    graph: Graph, substitution: Substitution, roots: Iterable[NodeId] | None = None
+    graph: Graph,
+    substitution: Substitution,
+    roots: Iterable[NodeId] | None = None,
+    *,
+    through_numbers: bool = True,
 ) -> Iterator[Match]:
     """All matches, in the order of node ids; with ``roots``, only those whose first root is one of these
-    nodes."""
-    found = _all_matches(graph, substitution, roots)
+    nodes. Without ``through_numbers``, not those of several roots that only a number connects: any two
+    operators that read the same number are one, of which a training step has thousands."""
+    found = _all_matches(_Finder(graph, substitution, through_numbers=through_numbers), roots)
     return _first_spellings(found) if substitution.compares_paddings else found
 
 
-def _all_matches(graph: Graph, substitution: Substitution, roots: Iterable[NodeId] | None) -> Iterator[Match]:
-    finder = _Finder(graph, substitution)
+def _all_matches(finder: _Finder, roots: Iterable[NodeId] | None) -> Iterator[Match]:
+    graph, substitution = finder.graph, finder.substitution
     first = substitution.roots[0]
     name = graph_name(first.operator)
     for node_id in graph.with_operator(name) if roots is None else sorted(set(roots)):
@@ -106,22 +111,23 @@ def _first_spellings(matches: Iterable[Match]) -> Iterator[Match]:
 class _Finder:
     """Matches of one substitution in one graph."""
 
-    def __init__(self, graph: Graph, substitution: Substitution) -> None:
-        self._graph = graph
+    def __init__(self, graph: Graph, substitution: Substitution, *, through_numbers: bool) -> None:
+        self.graph = graph
+        self.substitution = substitution
         self._nodes = graph.nodes
-        self._substitution = substitution
+        self._through_numbers = through_numbers
 
     def match_others(self, index: int, state: State, found: tuple[Value, ...]) -> Iterator[Match]:
         """Extends a match of the first root to all roots."""
-        roots = self._substitution.roots
+        roots = self.substitution.roots
         if index == len(roots):
             if self._halves_fit(state):
-                yield Match(self._substitution, *state)
+                yield Match(self.substitution, *state)
             return
         root = roots[index]
         for node_id in self._candidates(root, state):
             for value in self._nodes[node_id].values:
-                if value in found or (self._substitution.has_symmetric_roots and value < found[-1]):
+                if value in found or (self.substitution.has_symmetric_roots and value < found[-1]):
                     continue
                 for extended in self.match(root, value, state):
                     yield from self.match_others(index + 1, extended, (*found, value))
@@ -141,7 +147,7 @@ class _Finder:
             for state in self._match_bundle(root, Bundle(node.operator.axis, operands), NOTHING):
                 if self._halves_fit(state):
                     found = state.with_term(root, value)
-                    yield Match(self._substitution, *found, Window(start, start + length))
+                    yield Match(self.substitution, *found, Window(start, start + length))
 
     def match(self, term: Term, binding: Binding, state: State) -> Iterator[State]:
         """All extensions of the state in which the term matches the value."""
@@ -209,7 +215,7 @@ class _Finder:
 
     def _match_number(self, term: Application, value: Value, state: State) -> State | None:
         """Matches a constant of a rule with a tensor known to repeat that number, as float32."""
-        number, type_ = repeated_number(self._graph, value), self._graph.type_of(value)
+        number, type_ = repeated_number(self.graph, value), self.graph.type_of(value)
         if number is None or not isinstance(type_, TensorType):
             return None
         shape = term.attribute("shape")
@@ -245,7 +251,7 @@ class _Finder:
 
     def _halves_fit(self, state: State) -> bool:
         """Whether halves of a concat along its own axis are cut between its operands."""
-        for half in self._substitution.halved_concats:
+        for half in self.substitution.halved_concats:
             concat = cast("Application", half.inputs[0])
             value = state.terms[concat]
             axis = cast("Joining", self._nodes[value.node].operator).axis % self._rank(value)
@@ -260,7 +266,7 @@ class _Finder:
         if known is None:
             return sum_of(self._size(child, axis, state) for child in cast("Application", term).inputs)
         values = known.values if isinstance(known, Bundle) else (known,)
-        return sum_of(cast("TensorType", self._graph.type_of(value)).shape[axis] for value in values)
+        return sum_of(cast("TensorType", self.graph.type_of(value)).shape[axis] for value in values)
 
     def _bind_axis(self, term: Application, axis: int, operand: Value, state: State) -> State | None:
         return bind(state, "axis", term.attribute("axis"), axis, self._rank(operand))
@@ -288,12 +294,12 @@ class _Finder:
     ) -> tuple[Padding, ...]:
         """Equivalent paddings of the node; only the original one if the rule compares paddings, or if the
         node has no windows."""
-        own = operator.window(*(cast("TensorType", self._graph.type_of(value)) for value in inputs))
+        own = operator.window(*(cast("TensorType", self.graph.type_of(value)) for value in inputs))
         if own is None:
             return (cast("Padding", attributes_of(operator)["padding"]),)
         is_unbound = isinstance(pattern, AttributeVariable) and pattern.name not in state.attributes
         if isinstance(pattern, AttributeVariable) and is_unbound:
-            if pattern.name not in self._substitution.repeated_attributes:
+            if pattern.name not in self.substitution.repeated_attributes:
                 return (own.padding,)
         elif pattern == own.padding:
             return (own.padding,)
@@ -302,20 +308,27 @@ class _Finder:
             return spellings
         return tuple(s for s in spellings if s == own.padding or s not in ("same_upper", "same_lower"))
 
+    def _is_number(self, value: Value) -> bool:
+        return self._rank(value) == 0 or repeated_number(self.graph, value) is not None
+
     def _rank(self, value: Value) -> int:
-        type_ = self._graph.type_of(value)
+        type_ = self.graph.type_of(value)
         return type_.rank if isinstance(type_, TensorType) else -1
 
     def _candidates(self, root: Application, state: State) -> Iterable[NodeId]:
         """Candidate nodes for the root: reached upwards from a bound value, else all with that operator."""
         name = graph_name(root.operator)
-        anchor = _nearest_bound(root, state)
-        if anchor is None:
-            return self._graph.with_operator(name)
-        value, distance = anchor
+        anchors = list(_bound_below(root, state))
+        if not anchors:
+            return self.graph.with_operator(name)
+        if not self._through_numbers:
+            anchors = [anchor for anchor in anchors if not self._is_number(anchor[0])]
+        if not anchors:
+            return ()
+        value, distance = anchors[0]
         frontier = {value.node}
         for _ in range(distance):
-            frontier = {user for node in frontier for user in self._graph.users(node)}
+            frontier = {user for node in frontier for user in self.graph.users(node)}
         return sorted(node for node in frontier if self._nodes[node].operator.name == name)
 
 
@@ -332,18 +345,17 @@ def repeated_number(graph: Graph | GraphEditor, value: Value) -> Fraction | int 
             return None
 
 
-def _nearest_bound(root: Application, state: State) -> tuple[Value, int] | None:
-    """A bound value below the root, and the number of operators up to the root."""
+def _bound_below(root: Application, state: State) -> Iterator[tuple[Value, int]]:
+    """The bound values below the root, the nearest first, with the number of operators up to the root."""
     level: list[Term] = [root]
     distance = 0
     while level:
         for term in level:
             bound = state.values.get(term.name) if isinstance(term, Variable) else state.terms.get(term)
             if isinstance(bound, Value):
-                return bound, distance
+                yield bound, distance
         level = [child for term in level if isinstance(term, Application) for child in term.inputs]
         distance += 1
-    return None
 
 
 def _operand_choices(

@@ -112,6 +112,22 @@ def test_the_same_window_twice_is_one_match() -> None:
     assert windows == ["x=a, y=a, operands 0 to 2", "x=a, y=b, operands 2 to 4"]
 
 
+SCALED = "(scale(x, y), scale(z, y)) => (x, z)"
+
+
+@pytest.mark.parametrize("factor", ["c", "full[value=3]()"])
+def test_operators_that_share_a_number_alone_do_not_match_together(factor: str) -> None:
+    graph = graph_of(f"(scale(a, {factor}), scale(b, {factor}), relu(c))", a=(2, 2), b=(2, 2), c=())
+    assert list(find_matches(graph, rule(SCALED), through_numbers=False)) == []
+    assert len(found(graph, SCALED)) == 1
+
+
+def test_operators_that_share_a_number_and_a_tensor_match_together() -> None:
+    graph = graph_of("(scale(a, c), relu(scale(a, c)))", a=(2, 2), c=())
+    both = rule("(scale(x, y), relu(scale(x, y))) => (x, x)")
+    assert [described(graph, m) for m in find_matches(graph, both, through_numbers=False)] == ["x=a, y=c"]
+
+
 def split_graph(*sizes: int) -> Graph:
     editor = Graph.empty().edit()
     a = editor.add(Input("a", f32(sum(sizes), 2))).value
