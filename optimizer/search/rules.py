@@ -11,7 +11,7 @@ from superopt.ir.graph import Graph, NodeId, Value
 from superopt.ir.terms import Application, Term, applications, variables
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.base import OPERATORS
-from superopt.ops.traits import ALIASES
+from superopt.ops.traits import ALIASES, traits
 from superopt.optimizer.search.net import Net
 from superopt.rewriting import Bundle, Match, Rewrite, Substitution, find_matches
 
@@ -59,6 +59,7 @@ class RuleSet:
         self._positions = {id(s): index for index, s in enumerate(self.substitutions)}
         self._net = Net(self.substitutions)
         self._rounding = frozenset(id(s) for s in self.substitutions if _rounds_more(s))
+        self._regrouping = frozenset(id(s) for s in self.substitutions if _only_regroups(s))
         self._several = frozenset(i for i, s in enumerate(self.substitutions) if len(s.source) > 1)
         self._heights = tuple(map(height_of, self.substitutions))
         self._single_height = max((height_of(s) for s in self.substitutions if len(s.source) == 1), default=1)
@@ -87,8 +88,11 @@ class RuleSet:
     ) -> Iterator[Match]:
         """The matches of one substitution whose first root is the node."""
         rounds = id(substitution) in self._rounding
+        regroups = id(substitution) in self._regrouping
         for match in find_matches(graph, substitution, (root,), through_numbers=False):
             if rounds and not _is_precise_and_sized(graph, match):
+                continue
+            if regroups and len(match.sites) == 1:
                 continue
             if any(value.node not in free for value in match.outputs) and not any(
                 site in self._protected for site in match.sites
@@ -227,6 +231,26 @@ def is_connected(substitution: Substitution) -> bool:
 
 def _rounds_more(substitution: Substitution) -> bool:
     return any(OPERATORS[term.operator].rounds_more for term in applications(*substitution.target))
+
+
+def _only_regroups(substitution: Substitution) -> bool:
+    """Whether source and target join the same operands in the same order. A node of a graph joins any number
+    of operands: nested joins have many places in it, where the rule changes nothing."""
+    if len(substitution.source) > 1:
+        return False
+    (source,), (target,) = substitution.source, substitution.target
+    if not isinstance(source, Application) or not traits(source.operator).joins:
+        return False
+    return _joined(source, source) == _joined(target, source)
+
+
+def _joined(term: Term, join: Application) -> tuple[Term, ...]:
+    """The operands of nested joins like ``join``, in order."""
+    if not isinstance(term, Application):
+        return (term,)
+    if (term.operator, term.attributes) != (join.operator, join.attributes):
+        return (term,)
+    return tuple(operand for child in term.inputs for operand in _joined(child, join))
 
 
 def _is_precise_and_sized(graph: Graph, match: Match) -> bool:
