@@ -65,7 +65,7 @@ class Mismatch:
 @dataclass(frozen=True, slots=True)
 class Option:
     """What an option means and may be. Bounds hold for numbers and for every size, the ``pattern`` for text,
-    also beside ``choices``;
+    also beside ``choices``, and messages say ``form`` instead of it;
     ``word`` is a text that is allowed in place of numbers; ``unset`` says what None and nothing mean;
     ``members`` are what settings consist of. The last
     fields are those of the declaration in ``Options``: ``name`` is that in JSON, with dashes that of the
@@ -80,6 +80,7 @@ class Option:
     above: float | None = None
     most: float | None = None
     pattern: str = ""
+    form: str = ""
     word: str = ""
     members: tuple[Option, ...] = ()
     surfaces: Surface = Surface.EVERYWHERE
@@ -114,7 +115,7 @@ class Option:
         if self.kind == "settings":
             return "an object of settings by name"
         if self.kind not in _NUMBERS:
-            name = f"a name that matches {self.pattern}" if self.pattern else _NAME
+            name = self.form or (f"a name that matches {self.pattern}" if self.pattern else _NAME)
             return {"file": "the path of a file", "flag": "true or false"}.get(self.kind, name)
         unit = f" of {self.unit}" if self.unit else ""
         return f"{_NUMBERS[self.kind]}{unit}{', ' if self.bounds else ''}{self.bounds}"

@@ -24,6 +24,9 @@ _SCHEDULE = r"[a-z]+(:[a-z]+=[0-9.e+-]+(,[a-z]+=[0-9.e+-]+)*)?"
 CROSS_ENTROPY, MEAN_SQUARE, MEAN_ABSOLUTE, COTANGENTS = "cross-entropy", "mse", "l1", "cotangents"
 """The losses; any other name is that of an output."""
 
+_LARGEST = 1e38
+"""Larger numbers have no value in single precision."""
+
 _LOSS = (
     "What is minimised: cross-entropy, mse, l1, the name of an output that is the loss, or cotangents for "
     "gradients of the outputs times inputs of that name"
@@ -85,11 +88,17 @@ class UpdateSettings:
             "The learning rate, or input for an input of the step of that name",
             unset="0.01 for adagrad and rmsprop, else 0.001",
             least=0,
+            most=_LARGEST,
             word=RATE_INPUT,
         ),
     ] = None
     schedule: Annotated[
-        str, Option(f"Factor of the learning rate by update: {SCHEDULES}", pattern=_SCHEDULE)
+        str,
+        Option(
+            f"Factor of the learning rate by update: {SCHEDULES}",
+            pattern=_SCHEDULE,
+            form=f"one of {SCHEDULES}",
+        ),
     ] = "constant"
     momentum: Annotated[float, Option("Momentum of momentum and nesterov", least=0, most=1)] = 0.9
     beta1: Annotated[float, Option("Decay of Adam's mean of gradients, below 1", least=0, most=1)] = 0.9
@@ -98,10 +107,10 @@ class UpdateSettings:
         float, Option("Decay of RMSprop's mean of squared gradients", least=0, most=1)
     ] = 0.99
     epsilon: Annotated[
-        float | None, Option("Term of divisors", unset="1e-10 for adagrad, else 1e-8", least=0)
+        float | None, Option("Term of divisors", unset="1e-10 for adagrad, else 1e-8", least=0, most=_LARGEST)
     ] = None
     weight_decay: Annotated[
-        float | None, Option("Weight decay", unset="0.01 for adamw, else none", least=0)
+        float | None, Option("Weight decay", unset="0.01 for adamw, else none", least=0, most=_LARGEST)
     ] = None
     decayed: Annotated[str, Option("What weight decay applies to", _DECAYED)] = "all"
     no_decay: Annotated[

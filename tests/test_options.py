@@ -242,7 +242,7 @@ def test_options_are_read_without_what_does_the_work() -> None:
         ({"objective": "training", "training": "adam"}, "training: expected an object of settings .* 'adam'"),
         (
             {"objective": "training", "training": {"schedule": "cosine(3)"}},
-            "training.schedule: expected a name that matches",
+            "training.schedule: expected one of constant",
         ),
     ],
 )

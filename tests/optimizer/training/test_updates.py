@@ -264,7 +264,7 @@ def test_states_say_what_they_are() -> None:
     ("options", "message"),
     [
         ({"optimizer": "lion"}, "optimizer: expected one of sgd, .*, got 'lion'"),
-        ({"learning_rate": -1.0}, "learning_rate: expected a number, at least 0, got -1.0"),
+        ({"learning_rate": -1.0}, "learning_rate: expected a number, at least 0 and at most 1e.38, got -1.0"),
         ({"learning_rate": math.nan}, "learning_rate: expected a number.*, got nan"),
         ({"beta2": 1.0}, "beta2: expected a number of at least 0 and below 1, got 1"),
         ({"accumulate": 0}, "accumulate: expected a whole number, at least 1, got 0"),
