@@ -236,9 +236,9 @@ def _rounds_more(substitution: Substitution) -> bool:
 def _only_regroups(substitution: Substitution) -> bool:
     """Whether source and target join the same operands in the same order. A node of a graph joins any number
     of operands: nested joins have many places in it, where the rule changes nothing."""
-    if len(substitution.source) > 1:
+    if len(substitution.source) != 1 or len(substitution.target) != 1:
         return False
-    (source,), (target,) = substitution.source, substitution.target
+    source, target = substitution.source[0], substitution.target[0]
     if not isinstance(source, Application) or not traits(source.operator).joins:
         return False
     return _joined(source, source) == _joined(target, source)

@@ -39,7 +39,7 @@ from superopt.optimizer.training.description import (
     StepDescription,
     require_interface,
 )
-from superopt.optimizer.training.gradients.channel_affine import with_channel_affine
+from superopt.optimizer.training.gradients.one_node_sums import with_sums_in_one_node
 from superopt.optimizer.training.gradients.reverse import differentiate, may_vary
 from superopt.optimizer.training.losses import add_cotangents, add_loss
 from superopt.optimizer.training.metadata import is_step
@@ -274,7 +274,7 @@ class _Step:
             **{statistic.output: values[statistic.output] for statistic in forward.statistics},
         }
         _require_free(outputs, lifted)
-        graph = with_channel_affine(graph, outputs.values())
+        graph = with_sums_in_one_node(graph, outputs.values())
         description = self._description(forward, updates, graph, done.loss.labels)
         extension = Extension(
             outputs,

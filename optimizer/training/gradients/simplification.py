@@ -15,7 +15,7 @@ from superopt.ir.graph import GraphEditor, Node, Value
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops import Operator
 from superopt.ops.elementwise import Add, Multiply, Scale, Subtract
-from superopt.ops.gradients import LookupGradient, SumTo
+from superopt.ops.gradients import SumTo
 from superopt.ops.reduction import ReduceMean
 from superopt.ops.shape import Broadcast
 from superopt.rewriting.matching import repeated_number
@@ -30,8 +30,6 @@ EQUATIONS: Final = (
     "add(x, x) => scale(x, full[value=2]())",
     "add(add(x, y), y) => add(x, scale(y, full[value=2]()))",
     "add(add(x, y), z) => add(add(x, z), y)",
-    "sub(x, lookup_gradient(i, y)) => add(x, lookup_gradient(i, scale(y, full[value=-1]())))",
-    "scale(lookup_gradient(i, x), y) => lookup_gradient(i, scale(x, y))",
     "mul(x, full[value=0]()) => full[value=0]()",
     "mul(x, full[value=1]()) => x",
     "reduce_sum[axis=a](scale(x, y)) => scale(reduce_sum[axis=a](x), y)",
@@ -73,8 +71,6 @@ class Simplifier:
                 return self._summed(operator, *inputs)
             case Add():
                 return self._added(*inputs)
-            case Subtract():
-                return self._subtracted(*inputs)
             case Multiply():
                 return self._multiplied(*inputs)
             case _:
@@ -85,9 +81,6 @@ class Simplifier:
         if number == 1:
             return value
         match node.operator:
-            case LookupGradient():
-                indices, rows = node.inputs
-                return self._nodes.apply(node.operator, indices, self._times(rows, factor))
             case Scale() if number is not None:
                 inner = repeated_number(self._editor, node.inputs[1])
                 if inner is not None:
@@ -201,14 +194,6 @@ class Simplifier:
                     return None
                 return self._nodes.apply(Add(), self._nodes.apply(Add(), product, term), other)
         return None
-
-    def _subtracted(self, first: Value, second: Value) -> Value | None:
-        """Rows of a table are added with the other sign, so that the rest of the table is not read."""
-        node = self._node(second)
-        if not isinstance(node.operator, LookupGradient):
-            return None
-        minus = self._nodes.number(-1, self._element(second))
-        return self._nodes.apply(Add(), first, self._times(second, minus))
 
     def _multiplied(self, first: Value, second: Value) -> Value | None:
         for value, other in ((first, second), (second, first)):

@@ -49,10 +49,11 @@ def _experts(step: ExplicitStep, machine: str) -> dict[str, Plan]:
 
 @pytest.mark.parametrize("model", NETWORKS)
 @pytest.mark.parametrize("machine", MACHINES)
-def test_experts_are_not_slower_than_by_the_longest_path(model: str, machine: str) -> None:
+def test_experts_are_faster_than_by_the_longest_path(model: str, machine: str) -> None:
+    """In the mean; list scheduling has no guarantee for one plan."""
     gains: list[float] = []
     for name, (own, numbered) in _simulations(model, machine).items():
-        assert own.microseconds <= 1.002 * numbered.microseconds, name
+        assert own.microseconds <= 1.02 * numbered.microseconds, name
         assert own.communication_bytes == numbered.communication_bytes
         assert sorted(own.order) == sorted(numbered.order)
         gains.append(numbered.microseconds / own.microseconds)
