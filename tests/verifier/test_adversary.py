@@ -43,7 +43,7 @@ TRUE = (
     "upsample_nearest[stride=2](upsample_nearest[stride=3](x)) => upsample_nearest[stride=6](x)",
     "power[exponent=1/2](x) <=> sqrt(x)",
 )
-EQUATIONS = 30
+EQUATIONS = 40
 FORGED = 58
 
 

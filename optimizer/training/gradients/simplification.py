@@ -40,6 +40,13 @@ EQUATIONS: Final = (
 """What the steps are instances of. A sum to a shape is a sum over axes, one after the other."""
 
 
+_MOST_NESTED = 16
+"""Operators that one form is looked for through, so that long chains take neither the stack nor the time."""
+
+_LEAST, _MOST = Fraction(1, 2**126), 2**127
+"""Between these, numbers are normal in single precision."""
+
+
 class Nodes(Protocol):
     """Adds nodes to a graph."""
 
@@ -58,10 +65,25 @@ class Simplifier:
     def __init__(self, editor: GraphEditor, nodes: Nodes) -> None:
         self._editor = editor
         self._nodes = nodes
+        self._depth = 0
 
     def simpler(self, operator: Operator, inputs: tuple[Value, ...]) -> Value | None:
         """A value that the operator applied to the inputs equals, calculated from smaller tensors or in fewer
-        passes; None where none is known."""
+        passes; None where none is known. Tensors in low precision stay as they are: numbers that are
+        gathered may be out of its range."""
+        if self._depth == _MOST_NESTED or not all(map(self._is_simplified, inputs)):
+            return None
+        self._depth += 1
+        try:
+            return self._form(operator, inputs)
+        finally:
+            self._depth -= 1
+
+    def _is_simplified(self, value: Value) -> bool:
+        type_ = self._editor.type_of(value)
+        return isinstance(type_, TensorType) and type_.element in (ElementType.FLOAT, ElementType.DOUBLE)
+
+    def _form(self, operator: Operator, inputs: tuple[Value, ...]) -> Value | None:
         match operator:
             case Scale():
                 return self._scaled(*inputs)
@@ -83,7 +105,7 @@ class Simplifier:
         match node.operator:
             case Scale() if number is not None:
                 inner = repeated_number(self._editor, node.inputs[1])
-                if inner is not None:
+                if inner is not None and _is_normal(inner * number):
                     product = self._nodes.number(inner * number, self._element(factor))
                     return self._times(node.inputs[0], product)
             case Broadcast() if number is not None:
@@ -108,7 +130,7 @@ class Simplifier:
     def _summed(self, operator: SumTo, value: Value) -> Value | None:
         if self._shape(value) == operator.shape:
             return value
-        if self._sums_to_zero(operator, value):
+        if self._sums_to_zero(operator, value, _MOST_NESTED):
             return self._nodes.apply(Broadcast(operator.shape), self._nodes.number(0, self._element(value)))
         node = self._node(value)
         match node.operator:
@@ -121,22 +143,22 @@ class Simplifier:
                     return self._nodes.apply(Multiply(), self._nodes.apply(operator, rest), factor)
             case Add():
                 for first, second in (node.inputs, node.inputs[::-1]):
-                    if self._sums_to_zero(operator, second):
+                    if self._sums_to_zero(operator, second, _MOST_NESTED):
                         return self._nodes.apply(operator, first)
             case _:
                 pass
         return None
 
-    def _sums_to_zero(self, operator: SumTo, value: Value) -> bool:
+    def _sums_to_zero(self, operator: SumTo, value: Value, factors: int) -> bool:
         """Whether these are elements without their mean over the axes of the sum, times what is the same
-        along them."""
+        along them, of which that many ``factors`` are looked through."""
         node = self._node(value)
         match node.operator:
-            case Scale():
-                return self._sums_to_zero(operator, node.inputs[0])
-            case Multiply():
+            case Scale() if factors:
+                return self._sums_to_zero(operator, node.inputs[0], factors - 1)
+            case Multiply() if factors:
                 taken = self._factor_apart(operator, node)
-                return taken is not None and self._sums_to_zero(operator, taken[0])
+                return taken is not None and self._sums_to_zero(operator, taken[0], factors - 1)
             case Subtract():
                 mean = self._repeated_of(node.inputs[1], operator)
                 return mean is not None and self._is_mean_of(node.inputs[0], mean)
@@ -221,6 +243,10 @@ class Simplifier:
 
     def _element(self, value: Value) -> ElementType:
         return self._tensor(value).element
+
+
+def _is_normal(number: Fraction | int) -> bool:
+    return _LEAST <= abs(number) <= _MOST
 
 
 __all__ = ["EQUATIONS", "Simplifier"]

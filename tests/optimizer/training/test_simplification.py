@@ -237,3 +237,65 @@ def test_rows_under_sgd_have_the_values_of_the_sum(tmp_path: Path) -> None:
     gradient = np.zeros_like(table)
     np.add.at(gradient, indices, (shares / 6)[:, None, :])
     np.testing.assert_allclose(step.parameters()["table"], table - 0.5 * gradient, rtol=1e-5, atol=1e-6)
+
+
+def _product_of_rows(depth: int) -> onnx.ModelProto:
+    """x + b, times the same row again and again."""
+    nodes = [helper.make_node("Sigmoid", ["q"], ["r"]), helper.make_node("Add", ["x", "b"], ["y0"])]
+    nodes += [helper.make_node("Mul", [f"y{k}", "r"], [f"y{k + 1}"]) for k in range(depth)]
+    rows = np.random.default_rng(0).normal(size=(2, 1, 3)).astype(np.float32)
+    graph = helper.make_graph(
+        nodes,
+        "chain",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 3])],
+        [helper.make_tensor_value_info(f"y{depth}", TensorProto.FLOAT, [4, 3])],
+        [numpy_helper.from_array(row, name) for row, name in zip(rows, "bq", strict=True)],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def test_long_chains_of_products_do_not_take_the_stack(tmp_path: Path) -> None:
+    model = tmp_path / "m.onnx"
+    onnx.save(_product_of_rows(600), model)
+    assert train_graph(model, StepSettings.from_json({"optimizer": "sgd"})).step.graph.nodes
+
+
+def test_numbers_that_have_no_value_in_single_precision_are_not_gathered() -> None:
+    example = Example(simplifies=True)
+    x = example.input("x", *IMAGES)
+    large = example.apply(Full(10**20, ()))
+    twice = example.apply(Scale(), example.apply(Scale(), x, large), large)
+    assert [example.editor[value.node].operator for value in example.editor[twice.node].inputs] == [
+        Scale(),
+        Full(10**20, ()),
+    ]
+
+
+@pytest.mark.parametrize("operator", ["Add", "Mul"])
+def test_gradients_in_half_precision_stay_as_they_are(tmp_path: Path, operator: str) -> None:
+    """Equal cotangents of a tensor in float16 are added in float16."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node("Cast", ["h"], ["low"], to=TensorProto.FLOAT16),
+        helper.make_node(operator, ["low", "low"], ["sum"]),
+        helper.make_node("Cast", ["sum"], ["y"], to=TensorProto.FLOAT),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "half",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 4])],
+        [numpy_helper.from_array(np.ones((3, 4), np.float32), "w")],
+    )
+    model = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), model)
+    settings = {"optimizer": "sgd", "loss": "mse", "learning_rate": 1.0}
+    step = Step(train_graph(model, StepSettings.from_json(settings)).step.model.to_bytes(), threads=1)
+    x = np.array([[0.5, 1, 0], [1, 0, 0.25]], np.float32)
+    labels = np.zeros((2, 4), np.float32)
+    (name,) = {port.name for port in step.data} - {"x"}
+    step.run({"x": x, name: labels})
+    h = x @ np.ones((3, 4))
+    y, slope = (2 * h, 2 * np.ones_like(h)) if operator == "Add" else (h * h, 2 * h)
+    gradient = x.T @ (2 * y * slope / y.size)
+    np.testing.assert_allclose(1 - step.parameters()["w"], gradient, rtol=5e-3)
