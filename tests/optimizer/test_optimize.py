@@ -244,7 +244,7 @@ def test_large_models_are_timed_with_weights_in_a_file(
 
     monkeypatch.setattr("superopt.optimizer.pipeline.original._LARGE", 1 << 10)
     monkeypatch.setattr("superopt.optimizer.check.latency.LoadedModel", Noted)
-    result = run(lifted(heavy_products()), costs)
+    result = run(lifted(heavy_products()), costs, budget=20.0)
     assert result.report.returned == "optimized"
     assert len(timed) >= 6
     assert all(timed)

@@ -89,7 +89,7 @@ def _as_rows(writer: Writer, operand: str, width: Dimension) -> str:
 
 
 def lookup_gradient(emission: Emission, node: Node) -> Recipe:
-    """ScatterND that adds to zeros, and reads int64 indices only."""
+    """ScatterElements that adds to zeros, and reads int64 indices only."""
     scatter = _RowScatter.of(emission, node)
     zero = np.zeros(1, dtype_of(emission.type(node.value).element))
 
@@ -103,7 +103,7 @@ def lookup_gradient(emission: Emission, node: Node) -> Recipe:
 
 
 def addition(emission: Emission, node: Node) -> Recipe:
-    """Add, or ScatterND that adds rows to the other operand, which need not be read as a whole."""
+    """Add, or ScatterElements that adds rows to the other operand, which need not be read as a whole."""
     for sums, table in (node.inputs, node.inputs[::-1]):
         rows = emission.producer(sums, LookupGradient)
         if rows is not None and not isinstance(emission.graph[table.node].operator, Broadcast):
@@ -123,7 +123,8 @@ def addition(emission: Emission, node: Node) -> Recipe:
 
 @dataclass(frozen=True, slots=True)
 class _RowScatter:
-    """How rows are added to a table of ``size`` rows of ``width`` elements."""
+    """How rows are added to a table of ``size`` rows of ``width`` elements: by ScatterElements. ScatterND of
+    ONNX Runtime 1.31 loses terms where several threads add rows of one index."""
 
     size: int
     width: int
@@ -147,8 +148,9 @@ class _RowScatter:
             source = writer.temporary("indices")
             writer.node("Cast", [operands[0]], [source], {"to": ONNX_ELEMENTS[ElementType.INT64]})
         writer.node("Reshape", [source, _integers(writer, [-1, 1])], [column])
-        rows = _as_rows(writer, operands[1], self.width)
-        writer.node("ScatterND", [table, column, rows], outputs, {"reduction": "add"})
+        rows, places = _as_rows(writer, operands[1], self.width), writer.temporary("places")
+        writer.node("Expand", [column, _integers(writer, [1, self.width])], [places])
+        writer.node("ScatterElements", [table, places, rows], outputs, {"axis": 0, "reduction": "add"})
 
 
 def maxpool_gradient(emission: Emission, node: Node) -> Recipe:

@@ -25,7 +25,12 @@ def _scatter_nd(site: Site) -> tuple[Value, ...]:
     if table.rank != 2 or indices.rank < 2 or indices.shape[-1] != 1:
         raise NotLiftedError("it does not add to the rows of a matrix")
     numbers = site.add(Reshape(indices.shape[:-1]), site.value(1))
-    sums = site.add(LookupGradient(table.shape[0]), numbers, site.value(2))
+    return _with_rows(site, numbers, site.value(2))
+
+
+def _with_rows(site: Site, indices: Value, rows: Value) -> tuple[Value, ...]:
+    """The rows added to the table that is the first operand; alone where it is of zeros."""
+    sums = site.add(LookupGradient(site.type(0).shape[0]), indices, rows)
     if _repeated_number(site, site.value(0)) == 0:
         site.read_beside(0)
         return (sums,)
@@ -33,9 +38,13 @@ def _scatter_nd(site: Site) -> tuple[Value, ...]:
 
 
 def _scatter_elements(site: Site) -> tuple[Value, ...]:
-    """Sums of elements at the places of the maxima that a MaxPool gives, alone in a tensor of zeros."""
+    """Sums of elements at the places of the maxima that a MaxPool gives, alone in a tensor of zeros; or of
+    rows, where an index is repeated along its row."""
     if site.text("reduction", "none") != "add":
         raise NotLiftedError("it puts numbers in place of others")
+    rows = _rows(site)
+    if rows is not None:
+        return _with_rows(site, rows, site.value(2))
     places = _before(site, site.value(1), Reshape)
     pooling = site.producer(places)
     if not isinstance(pooling.operator, Opaque) or (pooling.operator.op_type, places.port) != ("MaxPool", 1):
@@ -55,6 +64,18 @@ def _scatter_elements(site: Site) -> tuple[Value, ...]:
     site.read_beside(0)
     site.read_beside(1)
     return (site.add(Reshape((image.elements,)), sums),)
+
+
+def _rows(site: Site) -> Value | None:
+    """The indices of the rows of a matrix that a ScatterElements adds to, if it does."""
+    table, column = site.type(0), _before(site, site.value(1), Broadcast)
+    own, places = site.moved_type(column), site.moved(1)
+    if table.rank != 2 or places.rank != 2 or site.integer("axis", 0) != 0:
+        return None
+    if own.shape != (places.shape[0], 1) or places.shape[1] != table.shape[1]:
+        return None
+    site.read_beside(1)
+    return site.add(Reshape(own.shape[:1]), column)
 
 
 def _before(site: Site, value: Value, kind: type[Reshape | Broadcast]) -> Value:

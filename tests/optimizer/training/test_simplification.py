@@ -212,7 +212,7 @@ def test_rows_are_added_to_a_table_in_one_node(
     onnx.save(_embedding(), model)
     settings = {"optimizer": optimizer, "learning_rate": 0.5}
     step = train_graph(model, StepSettings.from_json(settings)).step.model
-    (scatter,) = [node for node in step.proto.graph.node if node.op_type == "ScatterND"]
+    (scatter,) = [node for node in step.proto.graph.node if node.op_type == "ScatterElements"]
     if written is None:
         assert not scatter.output[0].endswith(".next")
     else:
