@@ -126,7 +126,6 @@ class _Places:
 
     def __init__(self, region: Region) -> None:
         self._order = deque[NodeId]()
-        self._members = set[NodeId]()
         self._single = dict[NodeId, int]()
         self._several = set[NodeId]()
         self.add(region)
@@ -137,7 +136,6 @@ class _Places:
     def next(self) -> Region:
         """The place that has waited longest."""
         node = self._order.popleft()
-        self._members.discard(node)
         distance = self._single.pop(node, None)
         several = frozenset((node,)) if node in self._several else frozenset[NodeId]()
         self._several.discard(node)
@@ -145,12 +143,11 @@ class _Places:
 
     def add(self, region: Region) -> None:
         """Adds all places of a region, in the order of nodes."""
+        waiting = (self._single, self._several)
+        self._order.extend(n for n in sorted(region.nodes) if not any(n in nodes for nodes in waiting))
         for node, distance in region.single.items():
             self._single[node] = min(distance, self._single.get(node, distance))
         self._several.update(region.several)
-        new = sorted(region.nodes - self._members)
-        self._order.extend(new)
-        self._members.update(new)
 
 
 def _folded(match: Match, free: Container[NodeId]) -> frozenset[str]:

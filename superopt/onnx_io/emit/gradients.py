@@ -9,7 +9,7 @@ import numpy as np
 
 from superopt.errors import UnsupportedError
 from superopt.ir.dimensions import Dimension
-from superopt.ir.graph import Node
+from superopt.ir.graph import Node, Value
 from superopt.ir.types import ElementType
 from superopt.onnx_io.emit.elementwise import pointwise
 from superopt.onnx_io.emit.layers import padding_attributes
@@ -104,21 +104,25 @@ def lookup_gradient(emission: Emission, node: Node) -> Recipe:
 
 def addition(emission: Emission, node: Node) -> Recipe:
     """Add, or ScatterElements that adds rows to the other operand, which need not be read as a whole."""
+    found = _rows_and_table(emission, node)
+    if found is None:
+        return pointwise(emission, node)
+    rows, table = found
+    scatter = _RowScatter.of(emission, rows)
+
+    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        scatter.write(writer, operands[0], operands[1:], outputs)
+
+    return Recipe(node.values, (Operand(table), *map(Operand, rows.inputs)), write)
+
+
+def _rows_and_table(emission: Emission, node: Node) -> tuple[Node, Value] | None:
+    """The sums of rows that a sum alone reads, and what they are added to."""
     for sums, table in (node.inputs, node.inputs[::-1]):
         rows = emission.producer(sums, LookupGradient)
         if rows is not None and not isinstance(emission.graph[table.node].operator, Broadcast):
-            scatter = _RowScatter.of(emission, rows)
-
-            def write(
-                writer: Writer,
-                operands: tuple[str, ...],
-                outputs: tuple[str, ...],
-                scatter: _RowScatter = scatter,
-            ) -> None:
-                scatter.write(writer, operands[0], operands[1:], outputs)
-
-            return Recipe(node.values, (Operand(table), *map(Operand, rows.inputs)), write)
-    return pointwise(emission, node)
+            return rows, table
+    return None
 
 
 @dataclass(frozen=True, slots=True)
