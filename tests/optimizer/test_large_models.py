@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import onnx
 import pytest
 
+from superopt.ir import Graph
 from superopt.ops.elementwise import Add
 from superopt.ops.matrix import Matmul
 from superopt.optimizer.check import check_equivalence
 from superopt.optimizer.cost import GraphCost, MemoryCostStore, Sizes, objective_of
 from superopt.optimizer.cost.measuring.measurer import LEAST_MICROSECONDS, Measurer
 from superopt.optimizer.cost.runtime.executed_kernels import load_and_list
-from superopt.optimizer.cost.runtime.session import LoadedModel, Provider
+from superopt.optimizer.cost.runtime.session import Array, BoundRun, LoadedModel, Provider
 from tests.optimizer.equivalence_models import NETWORKS
 from tests.optimizer.graphs import Builder
+from tests.optimizer.models import lifted, run
 from tests.optimizer.plants import PLANTS, planted
 from tests.optimizer.test_equivalence import reference_of
+
+
+def heavy_products() -> Graph:
+    """Two products, faster in the other order, whose weights are large enough to be outside a model file."""
+    b = Builder()
+    x = b.add(Matmul(), b.input("x", 512, 512), b.weight(512, 512))
+    return b.graph(b.add(Matmul(), x, b.weight(512, 4)))
 
 
 def test_the_kernels_of_a_model_on_disk_are_those_of_its_bytes(tmp_path: Path) -> None:
@@ -61,3 +71,22 @@ def test_a_large_kernel_is_timed_alone() -> None:
     assert found is not None
     assert found.microseconds > LEAST_MICROSECONDS
     assert not found.form
+
+
+def test_large_models_are_timed_with_weights_in_a_file(
+    costs: MemoryCostStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runtime maps them, so that a round of timing does not consist of loading."""
+    timed: list[bool] = []
+
+    class Noted(LoadedModel):
+        def bind(self, feeds: Mapping[str, Array]) -> BoundRun:
+            timed.append(isinstance(self.file, Path) and self.file.with_name("model.onnx.data").is_file())
+            return super().bind(feeds)
+
+    monkeypatch.setattr("superopt.optimizer.pipeline.original._LARGE", 1 << 10)
+    monkeypatch.setattr("superopt.optimizer.check.latency.LoadedModel", Noted)
+    result = run(lifted(heavy_products()), costs, budget=20.0)
+    assert result.report.returned == "optimized"
+    assert len(timed) >= 6
+    assert all(timed)

@@ -32,20 +32,12 @@ from superopt.optimizer import (
 )
 from superopt.optimizer.check import Comparison
 from superopt.optimizer.cost import GraphCost, MemoryCostStore, Nominal, Sizes
-from superopt.optimizer.cost.runtime.session import Array, BoundRun, LoadedModel
 from superopt.optimizer.explanation.unused import ExplanationContext, unused_rules
 from tests.onnx_io.kit import model as made
 from tests.onnx_io.kit import node, value, weight
 from tests.optimizer.graphs import Builder, chain, skewed_products
 from tests.optimizer.models import lifted, model_of, run
 from tests.optimizer.rules import ASSOCIATIVE, rules
-
-
-def heavy_products() -> Graph:
-    """Two products, faster in the other order, whose weights are large enough to be outside a model file."""
-    b = Builder()
-    x = b.add(Matmul(), b.input("x", 512, 512), b.weight(512, 512))
-    return b.graph(b.add(Matmul(), x, b.weight(512, 4)))
 
 
 def test_a_gain_is_found_checked_timed_and_returned(costs: MemoryCostStore) -> None:
@@ -229,25 +221,6 @@ def test_a_predicted_gain_that_is_none_is_refused() -> None:
     assert result.report.cost.after <= result.report.cost.before
     assert result.report.returned == "original"
     assert result.report.why.startswith("equal, but not certainly faster: measured 0.")
-
-
-def test_large_models_are_timed_with_weights_in_a_file(
-    costs: MemoryCostStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The runtime maps them, so that a round of timing does not consist of loading."""
-    timed: list[bool] = []
-
-    class Noted(LoadedModel):
-        def bind(self, feeds: Mapping[str, Array]) -> BoundRun:
-            timed.append(isinstance(self.file, Path) and self.file.with_name("model.onnx.data").is_file())
-            return super().bind(feeds)
-
-    monkeypatch.setattr("superopt.optimizer.pipeline.original._LARGE", 1 << 10)
-    monkeypatch.setattr("superopt.optimizer.check.latency.LoadedModel", Noted)
-    result = run(lifted(heavy_products()), costs, budget=20.0)
-    assert result.report.returned == "optimized"
-    assert len(timed) >= 6
-    assert all(timed)
 
 
 def test_what_the_runtime_does_itself_is_no_gain(costs: MemoryCostStore) -> None:
