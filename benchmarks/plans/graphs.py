@@ -18,7 +18,7 @@ from superopt.ir.types import ElementType, TensorType
 from superopt.journeys.planning.plannable_steps import PlannableStep
 from superopt.journeys.training import train_graph
 from superopt.onnx_io import build_model, lift, load_model
-from superopt.ops.activation import Relu
+from superopt.ops.elementwise.activation import Relu
 from superopt.ops.matrix import Matmul
 from superopt.optimizer.parallel.documents.cluster import named_cluster
 from superopt.optimizer.parallel.experts import Assignment, assignments

@@ -9,8 +9,8 @@ from typing import TypeAlias
 from superopt.generator.bilinear.algorithms import BilinearAlgorithm, amplification
 from superopt.generator.bilinear.flips import Found, Progress, reduced
 from superopt.generator.bilinear.maps import Coefficients, product_map
-from superopt.ops.filter_algorithms import Matrix
-from superopt.ops.product_schedule import ProductSchedule
+from superopt.ops.bilinear.filter_algorithms import Matrix
+from superopt.ops.bilinear.product_schedule import ProductSchedule
 
 Sizes: TypeAlias = tuple[int, int, int]
 """Rows, inner size and columns."""

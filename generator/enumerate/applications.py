@@ -15,8 +15,8 @@ from superopt.generator.enumerate.split_trees import AxisFlow, SplitTree, axis_f
 from superopt.generator.presets.preset import Instance, Stage, with_role
 from superopt.ops import Operator
 from superopt.ops.bound import bound
-from superopt.ops.parallel import ParallelOperator
-from superopt.ops.sharding import is_divided
+from superopt.ops.sharded.parallel import ParallelOperator
+from superopt.ops.sharded.sharding import is_divided
 from superopt.ops.traits import traits
 
 Types = tuple[TypeId, ...]

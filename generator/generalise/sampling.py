@@ -37,7 +37,7 @@ from superopt.ir.terms import (
 )
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.roles import Product
-from superopt.ops.sharding import is_divided
+from superopt.ops.sharded.sharding import is_divided
 from superopt.ops.traits import traits
 from superopt.rewriting import infer_terms
 

@@ -17,7 +17,7 @@ from superopt.ir.types import TensorType
 from superopt.ops.attributes import substituted
 from superopt.ops.base import Operator, attributes_of, operator_from_attributes
 from superopt.ops.bound import bound
-from superopt.ops.sharding import is_divided
+from superopt.ops.sharded.sharding import is_divided
 from superopt.rewriting.concrete import operator_symbols
 
 TypeId: TypeAlias = int

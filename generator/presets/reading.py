@@ -56,7 +56,7 @@ from superopt.ir.terms import AttributeTerm
 from superopt.ir.types import Division, ElementType, TensorType
 from superopt.ops import OPERATORS, attribute_names, operator_from_attributes
 from superopt.ops.shape import Half
-from superopt.ops.sharding import divided
+from superopt.ops.sharded.sharding import divided
 from superopt.ops.terms import application
 
 GRADIENTS = "adjoints"

@@ -17,7 +17,7 @@ from superopt.ir.graph import Graph, GraphOperator, Input, NodeId, Value, Weight
 from superopt.ir.plan import FusionGroup
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.base import Operator
-from superopt.ops.clipping import clip_of
+from superopt.ops.elementwise.clipping import clip_of
 from superopt.ops.opaque import Opaque
 from superopt.ops.roles import FusionRole
 from superopt.ops.traits import traits

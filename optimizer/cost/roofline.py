@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 
 from superopt.ir.types import ElementType, TensorType
-from superopt.ops.elementwise import Add
+from superopt.ops.elementwise.arithmetic import Add
 from superopt.ops.matrix import Matmul
 from superopt.optimizer.cost.kernel import Kernel, KernelStep, Source
 from superopt.optimizer.cost.machine import bytes_of

@@ -15,7 +15,7 @@ from superopt.ir.graph import Graph, Input, Node, NodeId, Weight
 from superopt.ir.plan import FusionGroup
 from superopt.ir.types import TensorType
 from superopt.ops.base import Operator
-from superopt.ops.clipping import clip_of
+from superopt.ops.elementwise.clipping import clip_of
 from superopt.ops.roles import FusionRole, Product
 from superopt.ops.traits import traits
 from superopt.optimizer.fusion.gates import TRANSPARENT, FreeNodes, gate_of

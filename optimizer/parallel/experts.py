@@ -14,7 +14,7 @@ from types import MappingProxyType
 from superopt.ir.graph import NodeId
 from superopt.ir.plan import Parallelism, Plan, Residence
 from superopt.ops.roles import Product
-from superopt.ops.splits import SplitKind
+from superopt.ops.sharded.splits import SplitKind
 from superopt.ops.traits import traits
 from superopt.optimizer.parallel.search.choices import (
     ALONE,

@@ -36,7 +36,7 @@ from superopt.ir.terms import (
 from superopt.ops.base import Operator, attribute_defaults, attributes_of
 from superopt.ops.opaque import Opaque
 from superopt.ops.roles import Divided
-from superopt.ops.splits import SplitKind
+from superopt.ops.sharded.splits import SplitKind
 from superopt.ops.traits import rule_names, traits
 from superopt.optimizer.parallel.search.subject import Operation
 from superopt.optimizer.parallel.terms import TermDimension

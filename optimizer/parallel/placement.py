@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from superopt.ir.plan import Parallelism
-from superopt.ops.splits import SplitKind, Splits
+from superopt.ops.sharded.splits import SplitKind, Splits
 from superopt.optimizer.parallel.boxes import Region, regions_of_parts
 from superopt.optimizer.parallel.terms import are_terms, completed
 

@@ -11,7 +11,7 @@ from superopt.ir.graph import Graph, GraphOperator, Node, Value
 from superopt.ir.plan import Parallelism, Plan
 from superopt.ir.types import TensorType
 from superopt.ops import Operator
-from superopt.ops.splits import Splits
+from superopt.ops.sharded.splits import Splits
 from superopt.optimizer.parallel.boxes import Region
 from superopt.optimizer.parallel.placement import Placement, needed, produced, regions_of
 from superopt.optimizer.parallel.terms import admits, kind_of, with_terms

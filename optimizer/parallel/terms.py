@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from superopt.ir.types import TensorType
 from superopt.ops import Operator
 from superopt.ops.linearity import linear_inputs, rounded_inputs
-from superopt.ops.splits import SplitKind, Splits, TaskDimension
+from superopt.ops.sharded.splits import SplitKind, Splits, TaskDimension
 
 TERM = "term"
 """Kind of a ``TermDimension`` in plans and reports."""

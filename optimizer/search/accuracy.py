@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from superopt.ir.graph import NodeId
 from superopt.ir.terms import Term
-from superopt.ops.amplification import amplification
+from superopt.ops.bilinear.amplification import amplification
 from superopt.optimizer.cost.graph_cost import GraphCost
 from superopt.optimizer.cost.objective import NOISE
 from superopt.optimizer.search.minimise import Shortened

@@ -16,11 +16,11 @@ from superopt.ir.graph import GraphEditor, Input, Value, Weight
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.protos import dtype_of
 from superopt.ops import Operator
-from superopt.ops.elementwise import Add, Scale
+from superopt.ops.elementwise.arithmetic import Add, Scale
+from superopt.ops.elementwise.precision import Cast, precision_of
+from superopt.ops.elementwise.selection import Select
 from superopt.ops.filled import Full
-from superopt.ops.precision import Cast, precision_of
 from superopt.ops.reduction import ReduceMean, ReduceSum
-from superopt.ops.selection import Select
 from superopt.ops.shape import Broadcast, Reshape
 from superopt.optimizer.training.description import Role
 from superopt.optimizer.training.gradients.simplification import Simplifier

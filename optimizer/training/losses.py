@@ -13,11 +13,11 @@ from superopt.errors import InvalidModelError, InvalidOptionError
 from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import GraphEditor, Value
 from superopt.ir.types import ElementType, TensorType
-from superopt.ops.activation import LogSoftmax
-from superopt.ops.elementwise import Add, Divide, Multiply, Subtract
-from superopt.ops.order import Absolute, Maximum
+from superopt.ops.elementwise.activation import LogSoftmax
+from superopt.ops.elementwise.arithmetic import Add, Divide, Multiply, Subtract
+from superopt.ops.elementwise.order import Absolute, Maximum
+from superopt.ops.elementwise.selection import Equal, LogicalNot, Select
 from superopt.ops.reduction import ReduceSum
-from superopt.ops.selection import Equal, LogicalNot, Select
 from superopt.optimizer.training.builder import SCALAR, StepBuilder
 from superopt.optimizer.training.description import Labels
 from superopt.step_options import COTANGENTS, CROSS_ENTROPY, MEAN_ABSOLUTE, MEAN_SQUARE, LossSettings, decimal

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from superopt.ir.graph import Value
 from superopt.ir.types import ElementType, TensorType
-from superopt.ops.activation import Tanh
-from superopt.ops.elementwise import Add, Divide, Multiply, Scale, Sqrt, Subtract
+from superopt.ops.elementwise.activation import Tanh
+from superopt.ops.elementwise.arithmetic import Add, Divide, Multiply, Scale, Sqrt, Subtract
 from superopt.optimizer.training.builder import SCALAR, StepBuilder
 from superopt.optimizer.training.description import Role
 from superopt.optimizer.training.schedules import Updates, parse_schedule

@@ -14,10 +14,10 @@ import numpy as np
 from superopt.errors import InvalidOptionError
 from superopt.ir.graph import Value
 from superopt.ir.types import ElementType, TensorType
-from superopt.ops.elementwise import Add, Multiply
-from superopt.ops.order import Clip, Minimum
+from superopt.ops.elementwise.arithmetic import Add, Multiply
+from superopt.ops.elementwise.order import Clip, Minimum
+from superopt.ops.elementwise.selection import Equal
 from superopt.ops.reduction import Exp
-from superopt.ops.selection import Equal
 from superopt.optimizer.training.builder import SCALAR, Number, StepBuilder
 from superopt.optimizer.training.description import Role
 from superopt.step_options import SCHEDULES, decimal

@@ -21,9 +21,9 @@ from superopt.onnx_io.protos import dtype_of
 from superopt.onnx_io.training.parameters import overridable_parameters
 from superopt.onnx_io.training.running_statistics import NEXT
 from superopt.onnx_io.training.training_mode import ForwardSettings, in_training_mode
-from superopt.ops.elementwise import Add, Multiply
+from superopt.ops.elementwise.arithmetic import Add, Multiply
 from superopt.ops.filled import Full
-from superopt.ops.gradients import SumTo
+from superopt.ops.gradients.transposes import SumTo
 from superopt.optimizer.parallel.topology import DeviceKind
 from superopt.optimizer.pipeline.runnable import loads, loads_lowered
 from superopt.optimizer.training.builder import StepBuilder

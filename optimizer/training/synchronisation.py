@@ -19,7 +19,7 @@ from superopt.domains import Array
 from superopt.ir.graph import Graph, GraphEditor, NodeId, Value
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.protos import dtype_of
-from superopt.ops.elementwise import Add, Subtract
+from superopt.ops.elementwise.arithmetic import Add, Subtract
 from superopt.ops.shape import Concat, Split
 from superopt.optimizer.training.builder import NewState, StepBuilder
 from superopt.optimizer.training.description import Role

@@ -15,9 +15,9 @@ from superopt.errors import InvalidModelError, InvalidOptionError
 from superopt.ir.graph import GraphEditor, Value
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.protos import dtype_of
-from superopt.ops.elementwise import Add, Divide, Multiply, Scale, Sqrt, Subtract
-from superopt.ops.order import Minimum
-from superopt.ops.selection import Equal, LogicalAnd
+from superopt.ops.elementwise.arithmetic import Add, Divide, Multiply, Scale, Sqrt, Subtract
+from superopt.ops.elementwise.order import Minimum
+from superopt.ops.elementwise.selection import Equal, LogicalAnd
 from superopt.optimizer.training.builder import SCALAR, NewState, StepBuilder
 from superopt.optimizer.training.description import Role
 from superopt.optimizer.training.optimizers import OPTIMIZERS, Operands, Optimizer, Rates

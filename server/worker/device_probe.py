@@ -10,7 +10,7 @@ from superopt.errors import SuperoptError
 from superopt.ir.graph import Graph, Input
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import build_model
-from superopt.ops.activation import Relu
+from superopt.ops.elementwise.activation import Relu
 from superopt.optimizer.cost import Provider
 from superopt.optimizer.cost.runtime.devices import accelerator_name, physical_cores, processor_name
 from superopt.optimizer.cost.runtime.session import LoadedModel, runtime_version

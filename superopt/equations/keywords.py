@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import get_args
 
-from superopt.ops.activation import Activation
 from superopt.ops.attributes import PADDING_WORDS
-from superopt.ops.precision import PRECISIONS
+from superopt.ops.elementwise.activation import Activation
+from superopt.ops.elementwise.precision import PRECISIONS
 
 KEYWORDS: frozenset[str] = frozenset((*PADDING_WORDS, *get_args(Activation), *PRECISIONS))

@@ -12,7 +12,7 @@ from superopt.ir.terms import Equation, Variable
 from superopt.ir.types import Division, ShardedType, TensorType
 from superopt.ops.base import OPERATORS
 from superopt.ops.roles import Divided
-from superopt.ops.sharding import UNDIVIDED
+from superopt.ops.sharded.sharding import UNDIVIDED
 
 _DEGREES = (2, 3, 4)
 

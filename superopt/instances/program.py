@@ -15,8 +15,8 @@ from superopt.ir.numbers import names_of, substituted_number
 from superopt.ir.terms import Application, Equation, Term, Variable, subterms
 from superopt.ir.types import TensorType
 from superopt.ops.base import OPERATORS, Operator, attributes_of, operator_from_attributes
-from superopt.ops.parallel import ParallelOperator
 from superopt.ops.roles import Divided
+from superopt.ops.sharded.parallel import ParallelOperator
 from superopt.ops.traits import GROUPED, named
 from superopt.rewriting.typing import Typing
 

@@ -15,7 +15,7 @@ from superopt.instances.instance import Instance
 from superopt.instances.schemes import Scheme, SchemeSearch
 from superopt.ir.dimensions import Dimension, symbol
 from superopt.ir.terms import Application, Equation, variables
-from superopt.ops.sharding import divisions_of, replicas_of
+from superopt.ops.sharded.sharding import divisions_of, replicas_of
 from superopt.ops.traits import traits
 from superopt.rewriting.divisions import divisions_needed, variable_type
 from superopt.rewriting.typing import FRESH

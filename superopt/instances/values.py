@@ -10,10 +10,10 @@ from fractions import Fraction
 from superopt.ir.dimensions import product
 from superopt.ir.terms import AttributeTerm
 from superopt.ir.types import ShardedType, TensorType
-from superopt.ops.activation import ACTIVATIONS, APPROXIMATIONS
 from superopt.ops.attributes import PADDING_WORDS
 from superopt.ops.base import OPERATORS
-from superopt.ops.precision import PRECISIONS
+from superopt.ops.elementwise.activation import ACTIVATIONS, APPROXIMATIONS
+from superopt.ops.elementwise.precision import PRECISIONS
 
 MAX_RANK = 4
 STRIDES = (1, 2, 3)

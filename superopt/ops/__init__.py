@@ -1,29 +1,6 @@
 """The operator registry: one class defines an operator's types, semantics, work and ONNX form."""
 
-from superopt.ops import (
-    activation,
-    affine,
-    bilinear,
-    bilinear_product,
-    conv_gradients,
-    convolution,
-    elementwise,
-    filled,
-    gradients,
-    lookup,
-    matrix,
-    normalization,
-    order,
-    parallel,
-    pool_gradients,
-    pooling,
-    precision,
-    reduction,
-    selection,
-    shape,
-    transposed,
-    upsampling,
-)
+from superopt.ops import filled, lookup, matrix, normalization, reduction, shape
 from superopt.ops.attributes import normalise_attribute
 from superopt.ops.base import (
     OPERATORS,
@@ -35,7 +12,15 @@ from superopt.ops.base import (
     attributes_of,
     operator_from_attributes,
 )
+from superopt.ops.bilinear import convolution as bilinear_convolution
+from superopt.ops.bilinear import product as bilinear_product
+from superopt.ops.elementwise import activation, affine, arithmetic, order, precision, selection
+from superopt.ops.gradients import convolution as convolution_gradients
+from superopt.ops.gradients import pooling as pooling_gradients
+from superopt.ops.gradients import transposes
+from superopt.ops.images import convolution, pooling, transposed, upsampling
 from superopt.ops.opaque import Opaque
+from superopt.ops.sharded import parallel
 
 __all__ = [
     "OPERATORS",
@@ -45,16 +30,15 @@ __all__ = [
     "Work",
     "activation",
     "affine",
+    "arithmetic",
     "attribute_defaults",
     "attribute_names",
     "attributes_of",
-    "bilinear",
+    "bilinear_convolution",
     "bilinear_product",
-    "conv_gradients",
     "convolution",
-    "elementwise",
+    "convolution_gradients",
     "filled",
-    "gradients",
     "lookup",
     "matrix",
     "normalise_attribute",
@@ -62,12 +46,13 @@ __all__ = [
     "operator_from_attributes",
     "order",
     "parallel",
-    "pool_gradients",
     "pooling",
+    "pooling_gradients",
     "precision",
     "reduction",
     "selection",
     "shape",
     "transposed",
+    "transposes",
     "upsampling",
 ]

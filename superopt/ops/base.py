@@ -16,10 +16,10 @@ from superopt.ir.dimensions import Dimension, sum_of
 from superopt.ir.graph import GraphOperator
 from superopt.ir.types import ShardedType, TensorType, UnknownType, ValueType
 from superopt.ops.attributes import checked_attribute, normalise_attribute
+from superopt.ops.images.windows import Window
 from superopt.ops.roles import Divided, FusionRole, GateStep, Product
-from superopt.ops.sharding import evaluate_divided, infer_divided, is_divided
-from superopt.ops.splits import Splits, axis_by_axis, undivided
-from superopt.ops.windows import Window
+from superopt.ops.sharded.sharding import evaluate_divided, infer_divided, is_divided
+from superopt.ops.sharded.splits import Splits, axis_by_axis, undivided
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

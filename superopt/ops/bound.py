@@ -8,7 +8,7 @@ from typing import ClassVar, TypeVar
 from superopt.domains import Domain
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops.base import Operator
-from superopt.ops.sharding import is_divided
+from superopt.ops.sharded.sharding import is_divided
 
 A = TypeVar("A")
 

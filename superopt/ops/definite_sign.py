@@ -6,10 +6,10 @@ from fractions import Fraction
 from typing import TypeGuard
 
 from superopt.ir.terms import Application, Term
-from superopt.ops.activation import Relu, Sigmoid
-from superopt.ops.elementwise import Scale, Sqrt, Subtract
+from superopt.ops.elementwise.activation import Relu, Sigmoid
+from superopt.ops.elementwise.arithmetic import Scale, Sqrt, Subtract
+from superopt.ops.elementwise.order import Absolute, Minimum
 from superopt.ops.filled import Full
-from superopt.ops.order import Absolute, Minimum
 from superopt.ops.reduction import Exp, ReduceMax
 from superopt.ops.shape import Broadcast
 

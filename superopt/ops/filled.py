@@ -15,7 +15,7 @@ from superopt.ir.terms import Application, AttributeTerm
 from superopt.ir.types import ElementType, TensorType, ValueType
 from superopt.ops.base import Operator, register, tensors
 from superopt.ops.matrix import concrete
-from superopt.ops.splits import Splits, axis_by_axis
+from superopt.ops.sharded.splits import Splits, axis_by_axis
 
 A = TypeVar("A")
 

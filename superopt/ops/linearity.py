@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from superopt.ops.base import Operator, attributes_of
-from superopt.ops.precision import Cast
+from superopt.ops.elementwise.precision import Cast
 
 _NO_ACTIVATION = "none"
 

@@ -9,7 +9,7 @@ from superopt.domains import Domain
 from superopt.errors import IllTypedError
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops.base import Operator, Work, moved_bytes, register, require_rank, tensors
-from superopt.ops.splits import SplitKind, Splits, TaskDimension, kind_of_axis
+from superopt.ops.sharded.splits import SplitKind, Splits, TaskDimension, kind_of_axis
 
 A = TypeVar("A")
 

@@ -24,11 +24,11 @@ from superopt.ops.base import (
     same_element,
     tensors,
 )
-from superopt.ops.convolution import band, require_window
-from superopt.ops.elementwise import Power, UnaryElementwise
+from superopt.ops.elementwise.arithmetic import Power, UnaryElementwise
+from superopt.ops.images.convolution import band, require_window
 from superopt.ops.reduction import mean_along
 from superopt.ops.roles import FusionRole
-from superopt.ops.splits import Splits, axis_by_axis
+from superopt.ops.sharded.splits import Splits, axis_by_axis
 
 A = TypeVar("A")
 

@@ -9,7 +9,14 @@ from superopt.domains import Domain
 from superopt.errors import UnsupportedError
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops.base import Operator
-from superopt.ops.splits import SplitKind, Splits, TaskDimension, axis_by_axis, kind_of_axis, undivided
+from superopt.ops.sharded.splits import (
+    SplitKind,
+    Splits,
+    TaskDimension,
+    axis_by_axis,
+    kind_of_axis,
+    undivided,
+)
 
 A = TypeVar("A")
 

@@ -20,9 +20,9 @@ from superopt.ops.base import (
     require_float,
     tensors,
 )
-from superopt.ops.elementwise import UnaryElementwise
+from superopt.ops.elementwise.arithmetic import UnaryElementwise
 from superopt.ops.roles import GateStep
-from superopt.ops.splits import SplitKind, Splits, TaskDimension, axis_by_axis
+from superopt.ops.sharded.splits import SplitKind, Splits, TaskDimension, axis_by_axis
 
 A = TypeVar("A")
 

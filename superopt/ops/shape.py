@@ -23,7 +23,7 @@ from superopt.ops.base import (
 )
 from superopt.ops.matrix import concrete, keeps_order
 from superopt.ops.roles import FusionRole
-from superopt.ops.splits import Splits, TaskDimension, axis_by_axis, kind_of_axis, reshaped
+from superopt.ops.sharded.splits import Splits, TaskDimension, axis_by_axis, kind_of_axis, reshaped
 
 A = TypeVar("A")
 

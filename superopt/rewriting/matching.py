@@ -22,9 +22,9 @@ from superopt.ir.terms import Application, AttributeTerm, Term, Variable
 from superopt.ir.types import TensorType
 from superopt.ops.base import Operator, attributes_of
 from superopt.ops.filled import Filled
+from superopt.ops.images.windows import Padding
 from superopt.ops.shape import Cutting, Joining
 from superopt.ops.traits import graph_name, traits
-from superopt.ops.windows import Padding
 from superopt.rewriting.binding import (
     NOTHING,
     Binding,

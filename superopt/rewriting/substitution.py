@@ -24,7 +24,7 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.ops.base import OPERATORS
-from superopt.ops.parallel import ParallelOperator
+from superopt.ops.sharded.parallel import ParallelOperator
 from superopt.ops.traits import HALVES, traits
 from superopt.rewriting.conditions import names_in, why_undecidable
 

@@ -12,7 +12,7 @@ from superopt.domains import arrays
 from superopt.domains.arrays import HOST, Device
 from superopt.domains.small_field import SmallArray, SmallFieldDomain, random_array
 from superopt.errors import InvalidOptionError, MissingServiceError
-from superopt.ops.activation import logistic, rectified
+from superopt.ops.elementwise.activation import logistic, rectified
 from tests.devices import GPU, HAS_GPU, STRICT
 
 Function = Callable[[SmallFieldDomain, SmallArray, SmallArray], SmallArray]

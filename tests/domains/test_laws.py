@@ -14,7 +14,7 @@ from superopt.domains import Array, Domain, ExactDomain, FieldArray, FloatDomain
 from superopt.domains.prime_field import BASE, DERIVED, EXPONENT_PRIME, MODULUS
 from superopt.domains.symbolic import SymbolicDomain
 from superopt.errors import UnsupportedError
-from superopt.ops.activation import hyperbolic_tangent, logistic, rectified
+from superopt.ops.elementwise.activation import hyperbolic_tangent, logistic, rectified
 
 FIELD = PrimeFieldDomain()
 EXACT = ExactDomain()

@@ -21,7 +21,7 @@ from superopt.domains.small_field import (
     reduced,
 )
 from superopt.errors import UnsupportedError
-from superopt.ops.activation import hyperbolic_tangent, logistic, rectified
+from superopt.ops.elementwise.activation import hyperbolic_tangent, logistic, rectified
 
 FIELD = SmallFieldDomain()
 ONE = FIELD.rational(1)

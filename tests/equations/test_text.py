@@ -24,8 +24,8 @@ from superopt.ir import (
 from superopt.ir.terms import AttributeTerm, ConditionTerm, attribute_variables, variables
 from superopt.ops import OPERATORS, attribute_names
 from superopt.ops.attributes import NUMBERS
-from superopt.ops.filter_algorithms import KARATSUBA
-from superopt.ops.product_algorithms import DOT, STRASSEN
+from superopt.ops.bilinear.filter_algorithms import KARATSUBA
+from superopt.ops.bilinear.product_algorithms import DOT, STRASSEN
 from superopt.ops.terms import application
 from tests.ops.algorithms import BY_HALVES
 

@@ -21,8 +21,8 @@ from superopt.ir import (
     symbol,
 )
 from superopt.ops import Opaque
-from superopt.ops.activation import Relu
-from superopt.ops.elementwise import Add
+from superopt.ops.elementwise.activation import Relu
+from superopt.ops.elementwise.arithmetic import Add
 from superopt.ops.matrix import Matmul
 from superopt.ops.shape import Split
 

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from superopt.errors import IllTypedError
 from superopt.ir import ElementType, TensorType
 from superopt.ops import Operator
-from superopt.ops.conv_gradients import ConvDataGradient, ConvWeightGradient
-from superopt.ops.convolution import Conv
-from superopt.ops.gradients import (
+from superopt.ops.gradients.convolution import ConvDataGradient, ConvWeightGradient
+from superopt.ops.gradients.pooling import AveragePoolGradient, LinearUpsampleGradient, MaxPoolGradient
+from superopt.ops.gradients.transposes import (
     ChannelSum,
     LookupGradient,
     MatmulWeightGradient,
     SumTo,
     Unreshape,
 )
-from superopt.ops.pool_gradients import AveragePoolGradient, LinearUpsampleGradient, MaxPoolGradient
-from superopt.ops.pooling import AveragePool, MaxPool
-from superopt.ops.windows import Padding
+from superopt.ops.images.convolution import Conv
+from superopt.ops.images.pooling import AveragePool, MaxPool
+from superopt.ops.images.windows import Padding
 
 Shape = tuple[int, ...]
 

@@ -17,7 +17,11 @@ from superopt.ir.text import format_operator
 from superopt.onnx_io import build_model, lift, load_model
 from superopt.onnx_io.emit.emission import EMITTERS
 from superopt.ops import OPERATORS, Operator
-from superopt.ops.activation import (
+from superopt.ops.bilinear.convolution import BilinearConv, FilterTransform
+from superopt.ops.bilinear.filter_algorithms import KARATSUBA
+from superopt.ops.bilinear.product import BilinearMatmul, ProductTransform
+from superopt.ops.bilinear.product_algorithms import DOT, STRASSEN
+from superopt.ops.elementwise.activation import (
     Erf,
     Gelu,
     HardSigmoid,
@@ -29,10 +33,23 @@ from superopt.ops.activation import (
     Softmax,
     Tanh,
 )
-from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd, ChannelScale
-from superopt.ops.bilinear import BilinearConv, FilterTransform
-from superopt.ops.bilinear_product import BilinearMatmul, ProductTransform
-from superopt.ops.convolution import (
+from superopt.ops.elementwise.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd, ChannelScale
+from superopt.ops.elementwise.arithmetic import (
+    Add,
+    Divide,
+    Identity,
+    Multiply,
+    Power,
+    Scale,
+    Sqrt,
+    Subtract,
+    Sum,
+)
+from superopt.ops.elementwise.order import Clip, Maximum, Minimum, PRelu
+from superopt.ops.elementwise.precision import Cast
+from superopt.ops.elementwise.selection import Equal, Greater, LogicalAnd, LogicalNot, LogicalOr, Select
+from superopt.ops.filled import Full, Ones
+from superopt.ops.images.convolution import (
     AveragePoolKernel,
     BandKernel,
     Conv,
@@ -40,21 +57,14 @@ from superopt.ops.convolution import (
     IdentityKernel,
     KernelResponse,
 )
-from superopt.ops.elementwise import Add, Divide, Identity, Multiply, Power, Scale, Sqrt, Subtract, Sum
-from superopt.ops.filled import Full, Ones
-from superopt.ops.filter_algorithms import KARATSUBA
+from superopt.ops.images.pooling import AveragePool, GlobalAveragePool, MaxPool
+from superopt.ops.images.transposed import ConvTranspose, Flip
+from superopt.ops.images.upsampling import LinearUpsample, NearestUpsample
 from superopt.ops.lookup import Lookup
 from superopt.ops.matrix import IdentityMatrix, Matmul, Transpose, keeps_order
 from superopt.ops.normalization import LayerNormalization, LocalResponseNormalization, RmsNormalization
-from superopt.ops.order import Clip, Maximum, Minimum, PRelu
-from superopt.ops.pooling import AveragePool, GlobalAveragePool, MaxPool
-from superopt.ops.precision import Cast
-from superopt.ops.product_algorithms import DOT, STRASSEN
 from superopt.ops.reduction import Exp, Log, ReduceMax, ReduceMean, ReduceMin, ReduceSum
-from superopt.ops.selection import Equal, Greater, LogicalAnd, LogicalNot, LogicalOr, Select
 from superopt.ops.shape import Broadcast, Concat, Reshape, Split
-from superopt.ops.transposed import ConvTranspose, Flip
-from superopt.ops.upsampling import LinearUpsample, NearestUpsample
 from tests.onnx_io.gradient_cases import GRADIENT_CASES
 from tests.onnx_io.kit import session
 from tests.ops.examples import examples

@@ -14,8 +14,8 @@ from superopt.generator.bilinear.maps import Coefficients, product_map
 from superopt.generator.bilinear.products import products
 from superopt.ir.numbers import AttributeVariable
 from superopt.ir.terms import AttributeTerm, Equation, Variable, attribute_variables, variables
-from superopt.ops.filter_algorithms import KARATSUBA, FilterAlgorithm, Matrices, Matrix
-from superopt.ops.product_algorithms import STRASSEN, ProductAlgorithm
+from superopt.ops.bilinear.filter_algorithms import KARATSUBA, FilterAlgorithm, Matrices, Matrix
+from superopt.ops.bilinear.product_algorithms import STRASSEN, ProductAlgorithm
 from superopt.ops.terms import instantiate
 
 BY_HALVES: Matrices = (

@@ -17,9 +17,9 @@ from superopt.ir import ElementType, TensorType
 from superopt.ir.types import Division, ShardedType
 from superopt.ops import OPERATORS, Operator, attribute_names, operator_from_attributes
 from superopt.ops.attributes import ATTRIBUTE_KINDS
-from superopt.ops.filter_algorithms import KARATSUBA
-from superopt.ops.parallel import ParallelOperator
-from superopt.ops.product_algorithms import DOT, STRASSEN
+from superopt.ops.bilinear.filter_algorithms import KARATSUBA
+from superopt.ops.bilinear.product_algorithms import DOT, STRASSEN
+from superopt.ops.sharded.parallel import ParallelOperator
 from tests.ops.algorithms import BY_HALVES
 
 A = TypeVar("A")

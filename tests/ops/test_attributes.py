@@ -8,7 +8,7 @@ import pytest
 
 from superopt.errors import IllTypedError
 from superopt.ops import attributes_of, normalise_attribute, operator_from_attributes
-from superopt.ops.convolution import Conv
+from superopt.ops.images.convolution import Conv
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import pytest
 from superopt.domains import ExactDomain, PrimeFieldDomain
 from superopt.errors import IllTypedError
 from superopt.ir import ElementType, TensorType
-from superopt.ops.bilinear import BilinearConv, FilterTransform
-from superopt.ops.convolution import Conv
-from superopt.ops.filter_algorithms import KARATSUBA, FilterAlgorithm, by_definition
-from superopt.ops.windows import Padding
+from superopt.ops.bilinear.convolution import BilinearConv, FilterTransform
+from superopt.ops.bilinear.filter_algorithms import KARATSUBA, FilterAlgorithm, by_definition
+from superopt.ops.images.convolution import Conv
+from superopt.ops.images.windows import Padding
 from tests.ops.algorithms import algorithm
 
 Shape = tuple[int, int, int, int]

@@ -11,9 +11,9 @@ import pytest
 from superopt.domains import ExactDomain, PrimeFieldDomain
 from superopt.errors import IllTypedError
 from superopt.ir import ElementType, TensorType, symbol
-from superopt.ops.bilinear_product import BilinearMatmul, ProductTransform
+from superopt.ops.bilinear.product import BilinearMatmul, ProductTransform
+from superopt.ops.bilinear.product_algorithms import DOT, STRASSEN, ProductAlgorithm, sizes_of
 from superopt.ops.matrix import Matmul
-from superopt.ops.product_algorithms import DOT, STRASSEN, ProductAlgorithm, sizes_of
 from tests.ops.algorithms import product_algorithm
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from superopt.domains import FloatDomain
 from superopt.ops import OPERATORS
-from superopt.ops.convolution import Conv
+from superopt.ops.images.convolution import Conv
 from superopt.ops.linearity import linear_inputs
 from tests.ops.examples import every_operator, examples
 

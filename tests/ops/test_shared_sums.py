@@ -7,10 +7,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from superopt.ops.filter_algorithms import Matrix
-from superopt.ops.product_algorithms import DOT, STRASSEN
-from superopt.ops.product_schedule import ProductSchedule
-from superopt.ops.shared_sums import SharedSums, shared_sums
+from superopt.ops.bilinear.filter_algorithms import Matrix
+from superopt.ops.bilinear.product_algorithms import DOT, STRASSEN
+from superopt.ops.bilinear.product_schedule import ProductSchedule
+from superopt.ops.bilinear.shared_sums import SharedSums, shared_sums
 
 CASES: dict[str, tuple[Matrix, int]] = {
     "no sum": (((0, 1), (-2, 0)), 0),

@@ -13,9 +13,9 @@ from superopt.domains import FloatDomain
 from superopt.errors import IllTypedError
 from superopt.ir import ElementType, TensorType, symbol
 from superopt.ops import OPERATORS, Opaque, Operator, matrix, shape
-from superopt.ops.convolution import Conv
-from superopt.ops.parallel import ParallelOperator
-from superopt.ops.splits import SplitKind, Splits
+from superopt.ops.images.convolution import Conv
+from superopt.ops.sharded.parallel import ParallelOperator
+from superopt.ops.sharded.splits import SplitKind, Splits
 from tests.ops.examples import every_operator, examples
 
 Array = npt.NDArray[np.float64]

@@ -11,9 +11,9 @@ from superopt.domains import FloatDomain
 from superopt.errors import IllTypedError
 from superopt.ir import ElementType, TensorType, symbol
 from superopt.ops import Operator
-from superopt.ops.convolution import Conv
-from superopt.ops.pooling import AveragePool, MaxPool
-from superopt.ops.windows import Padding, explicit_padding, padding_spellings, window_counts
+from superopt.ops.images.convolution import Conv
+from superopt.ops.images.pooling import AveragePool, MaxPool
+from superopt.ops.images.windows import Padding, explicit_padding, padding_spellings, window_counts
 
 IMAGE = TensorType(ElementType.FLOAT, (1, 2, 5, 5))
 KERNEL = TensorType(ElementType.FLOAT, (2, 2, 3, 3))

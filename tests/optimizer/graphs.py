@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from superopt.ir import ElementType, Graph, GraphEditor, Input, TensorType, Value, Weight
-from superopt.ops.activation import Relu
-from superopt.ops.affine import Affine, BiasAdd, ChannelScale
 from superopt.ops.base import Operator
-from superopt.ops.convolution import Conv
-from superopt.ops.elementwise import Add, Multiply
+from superopt.ops.elementwise.activation import Relu
+from superopt.ops.elementwise.affine import Affine, BiasAdd, ChannelScale
+from superopt.ops.elementwise.arithmetic import Add, Multiply
+from superopt.ops.images.convolution import Conv
 from superopt.ops.matrix import Matmul
 from superopt.ops.shape import Concat
 

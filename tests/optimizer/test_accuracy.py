@@ -15,9 +15,9 @@ from superopt.equations import abbreviated
 from superopt.generator.bilinear import filter_rules, filters
 from superopt.ir import ElementType, Graph, Input, TensorType, Weight
 from superopt.onnx_io import lift, load_model
-from superopt.ops.affine import BiasAdd
-from superopt.ops.bilinear import BilinearConv
-from superopt.ops.convolution import Conv
+from superopt.ops.bilinear.convolution import BilinearConv
+from superopt.ops.elementwise.affine import BiasAdd
+from superopt.ops.images.convolution import Conv
 from superopt.optimizer.cost import GraphCost, Sizes
 from superopt.optimizer.cost.kernel import Kernel
 from superopt.optimizer.cost.objective import Flops, Price

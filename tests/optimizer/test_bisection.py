@@ -9,7 +9,7 @@ import pytest
 
 from superopt.ir import Graph
 from superopt.ops import Opaque
-from superopt.ops.activation import Relu
+from superopt.ops.elementwise.activation import Relu
 from superopt.optimizer.check import Equivalence
 from superopt.optimizer.check.judging import Evidence
 from superopt.optimizer.pipeline.bisection import (

@@ -15,14 +15,14 @@ from superopt.ir import ElementType, Graph, Input, TensorType, Value, symbol
 from superopt.ir.dimensions import floor_divide
 from superopt.ir.types import UnknownType
 from superopt.onnx_io import lift, load_model
-from superopt.ops.activation import Relu, Sigmoid, Softmax
-from superopt.ops.affine import BiasAdd
 from superopt.ops.base import Operator
-from superopt.ops.convolution import Conv
-from superopt.ops.elementwise import Add, Multiply
+from superopt.ops.elementwise.activation import Relu, Sigmoid, Softmax
+from superopt.ops.elementwise.affine import BiasAdd
+from superopt.ops.elementwise.arithmetic import Add, Multiply
+from superopt.ops.elementwise.order import Absolute
+from superopt.ops.images.convolution import Conv
 from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.opaque import Opaque
-from superopt.ops.order import Absolute
 from superopt.ops.reduction import Log
 from superopt.ops.shape import Broadcast, Reshape, Split
 from superopt.optimizer.cost import (

@@ -11,11 +11,11 @@ import pytest
 from superopt.ir import Graph, Value
 from superopt.ir.graph import Weight
 from superopt.ir.types import ElementType, TensorType
-from superopt.ops.activation import Erf, HardSigmoid, Relu, Sigmoid, Tanh
-from superopt.ops.affine import Affine, BiasAdd, ChannelScale
-from superopt.ops.convolution import Conv
-from superopt.ops.elementwise import Add, Divide, Multiply, Power, Scale, Sqrt, Subtract
+from superopt.ops.elementwise.activation import Erf, HardSigmoid, Relu, Sigmoid, Tanh
+from superopt.ops.elementwise.affine import Affine, BiasAdd, ChannelScale
+from superopt.ops.elementwise.arithmetic import Add, Divide, Multiply, Power, Scale, Sqrt, Subtract
 from superopt.ops.filled import Ones
+from superopt.ops.images.convolution import Conv
 from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.normalization import LayerNormalization
 from superopt.ops.reduction import ReduceMean

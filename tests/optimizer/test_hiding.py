@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from superopt.ops.convolution import Conv
-from superopt.ops.elementwise import Add
+from superopt.ops.elementwise.arithmetic import Add
+from superopt.ops.images.convolution import Conv
 from superopt.optimizer.cost import GraphCost, Kernel, Price, Sizes, Traffic
 from superopt.optimizer.search import RuleSet, SearchLimits, Watch
 from superopt.optimizer.search.protocol import Search

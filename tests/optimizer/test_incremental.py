@@ -7,10 +7,10 @@ import random
 import pytest
 
 from superopt.ir import Graph
-from superopt.ops.activation import Erf, Relu, Sigmoid
-from superopt.ops.affine import Affine, BiasAdd, ChannelScale
-from superopt.ops.convolution import Conv
-from superopt.ops.elementwise import Add, Identity, Multiply, Scale, Subtract
+from superopt.ops.elementwise.activation import Erf, Relu, Sigmoid
+from superopt.ops.elementwise.affine import Affine, BiasAdd, ChannelScale
+from superopt.ops.elementwise.arithmetic import Add, Identity, Multiply, Scale, Subtract
+from superopt.ops.images.convolution import Conv
 from superopt.ops.matrix import Matmul
 from superopt.ops.shape import Broadcast, Concat, Reshape
 from superopt.optimizer.cost import Flops, GraphCost, Kernel, PeakMemory, Price, Sizes, Traffic

@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from superopt.ir import Graph
-from superopt.ops.elementwise import Add
+from superopt.ops.elementwise.arithmetic import Add
 from superopt.ops.matrix import Matmul
 from superopt.optimizer.check import check_equivalence
 from superopt.optimizer.cost import GraphCost, MemoryCostStore, Sizes, objective_of

@@ -7,10 +7,10 @@ import time
 import pytest
 
 from superopt.ir import Graph, Value
-from superopt.ops.convolution import Conv
-from superopt.ops.elementwise import Add
+from superopt.ops.elementwise.arithmetic import Add
+from superopt.ops.images.convolution import Conv
+from superopt.ops.images.upsampling import LinearUpsample
 from superopt.ops.shape import Concat
-from superopt.ops.upsampling import LinearUpsample
 from superopt.optimizer.cost import GraphCost, Kernel, Nominal, Price, Sizes
 from superopt.optimizer.search import RuleSet, SearchLimits, SearchResult, Watch, replay, search_named
 from superopt.optimizer.search.protocol import Search

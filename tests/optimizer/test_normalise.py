@@ -12,10 +12,10 @@ from superopt.equations import parse_equation, rule_id
 from superopt.ir import Graph
 from superopt.ir.plan import Plan
 from superopt.onnx_io import lower
-from superopt.ops.activation import HardSigmoid, Relu, Sigmoid
-from superopt.ops.affine import BiasAdd
-from superopt.ops.convolution import Conv
-from superopt.ops.elementwise import Divide, Multiply, Scale
+from superopt.ops.elementwise.activation import HardSigmoid, Relu, Sigmoid
+from superopt.ops.elementwise.affine import BiasAdd
+from superopt.ops.elementwise.arithmetic import Divide, Multiply, Scale
+from superopt.ops.images.convolution import Conv
 from superopt.ops.shape import Broadcast
 from superopt.optimizer.canonical import canonicalise
 from superopt.optimizer.cost import GraphCost, Kernel, Latency, MemoryCostStore, Nominal, Price, Sizes

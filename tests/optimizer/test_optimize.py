@@ -16,8 +16,8 @@ from onnx import TensorProto, helper, numpy_helper
 from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.ir import Graph
 from superopt.onnx_io import LiftedModel, lift, load_model, lower
-from superopt.ops.activation import Relu
-from superopt.ops.convolution import Conv
+from superopt.ops.elementwise.activation import Relu
+from superopt.ops.images.convolution import Conv
 from superopt.ops.matrix import Matmul
 from superopt.optimizer import (
     Measured,

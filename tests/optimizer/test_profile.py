@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from superopt.errors import InvalidFileError, MissingServiceError
-from superopt.ops.activation import Relu
+from superopt.ops.elementwise.activation import Relu
 from superopt.ops.matrix import Matmul
 from superopt.optimizer import Measured, Options, Pipeline, Request
 from superopt.optimizer.cost import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from superopt.ops.convolution import Conv
+from superopt.ops.images.convolution import Conv
 from superopt.optimizer.cost import Flops, GraphCost, Sizes
 from superopt.optimizer.explanation.rewritten_regions import rewritten_regions
 from superopt.rewriting import apply_match, find_matches

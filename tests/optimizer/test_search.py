@@ -10,9 +10,9 @@ import pytest
 
 from superopt.errors import InvalidFileError, UnprovedRuleError
 from superopt.ir import Graph, NodeId
-from superopt.ops.activation import Relu, Tanh
-from superopt.ops.affine import Affine
-from superopt.ops.elementwise import Add, Identity, Multiply
+from superopt.ops.elementwise.activation import Relu, Tanh
+from superopt.ops.elementwise.affine import Affine
+from superopt.ops.elementwise.arithmetic import Add, Identity, Multiply
 from superopt.ops.matrix import Matmul
 from superopt.ops.shape import Concat
 from superopt.optimizer import recorded_trace

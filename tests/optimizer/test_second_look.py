@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from superopt.ir import Graph
-from superopt.ops.activation import Relu
-from superopt.ops.elementwise import Add
+from superopt.ops.elementwise.activation import Relu
+from superopt.ops.elementwise.arithmetic import Add
 from superopt.ops.matrix import Matmul
 from superopt.optimizer.cost import GraphCost, Kernel, Latency, MemoryCostStore, Sizes
 from superopt.optimizer.cost.measuring.measurer import Measurement, Measurer

@@ -8,7 +8,7 @@ from superopt.equations import parse_equation
 from superopt.generator.bilinear import filter_rules, filters, product_rules, products
 from superopt.ir import Dimension, ElementType, Graph, Input, TensorType, Weight
 from superopt.ir.dimensions import symbol
-from superopt.ops.convolution import Conv
+from superopt.ops.images.convolution import Conv
 from superopt.ops.matrix import Matmul
 from superopt.optimizer.pipeline.selection import is_safe_with_infinities, usable_rules
 from superopt.optimizer.search import RuleSet

@@ -12,7 +12,7 @@ from superopt import zoo
 from superopt.errors import InvalidOptionError
 from superopt.ir import Graph, Input, NodeId
 from superopt.onnx_io import lift, load_model
-from superopt.ops.affine import Affine
+from superopt.ops.elementwise.affine import Affine
 from superopt.optimizer.canonical import canonicalise
 from superopt.optimizer.cost import GraphCost, Nominal, Origin, Sizes, Traffic
 from superopt.optimizer.search import (

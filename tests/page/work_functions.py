@@ -14,7 +14,7 @@ from superopt.equations import format_attribute
 from superopt.errors import InvalidModelError
 from superopt.ir.terms import AttributeTerm
 from superopt.journeys.supervision import optimize_file
-from superopt.ops.filter_algorithms import KARATSUBA
+from superopt.ops.bilinear.filter_algorithms import KARATSUBA
 
 _EQUATION = "add(matmul(x, y), matmul(x, z)) => matmul(x, add(y, z))"
 Json = Mapping[str, object]

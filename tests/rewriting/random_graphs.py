@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 from superopt.errors import IllTypedError
 from superopt.ir import Graph, GraphEditor, GraphOperator, Input, TensorType, Value, Weight
-from superopt.ops.activation import Relu, Sigmoid
-from superopt.ops.affine import Affine, BiasAdd, ChannelScale
-from superopt.ops.convolution import Conv, Enlarge
-from superopt.ops.elementwise import Add, Multiply, Scale, Subtract
+from superopt.ops.elementwise.activation import Relu, Sigmoid
+from superopt.ops.elementwise.affine import Affine, BiasAdd, ChannelScale
+from superopt.ops.elementwise.arithmetic import Add, Multiply, Scale, Subtract
+from superopt.ops.images.convolution import Conv, Enlarge
+from superopt.ops.images.pooling import AveragePool, MaxPool
+from superopt.ops.images.windows import Padding
 from superopt.ops.matrix import Matmul, Transpose
-from superopt.ops.pooling import AveragePool, MaxPool
 from superopt.ops.shape import Concat, Split
-from superopt.ops.windows import Padding
 from tests.rewriting.graphs import f32
 
 Make = Callable[[], GraphOperator]

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from superopt.ir import ElementType, Graph, Input, NodeId, TensorType, Value, format_graph, symbol
 from superopt.ops import Opaque
-from superopt.ops.activation import Relu, Tanh
-from superopt.ops.elementwise import Add, Identity
+from superopt.ops.elementwise.activation import Relu, Tanh
+from superopt.ops.elementwise.arithmetic import Add, Identity
 from superopt.ops.matrix import Transpose
 from superopt.ops.shape import Concat, Split
 from superopt.rewriting import evaluate_graph, find_matches

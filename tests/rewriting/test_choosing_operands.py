@@ -6,9 +6,9 @@ import pytest
 
 from superopt.equations import parse_equation, rule_id
 from superopt.ir import ElementType, Graph, Input, TensorType
+from superopt.ops.elementwise.selection import LogicalNot, Select
 from superopt.ops.lookup import Lookup
 from superopt.ops.matrix import Transpose
-from superopt.ops.selection import LogicalNot, Select
 from superopt.rewriting import Substitution, substitutions_of
 from superopt.rewriting.application import apply_match
 from superopt.rewriting.matching import find_matches

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from superopt.ir import ElementType, Graph, Input, NodeId, TensorType, Value, Weight
-from superopt.ops.elementwise import Add
+from superopt.ops.elementwise.arithmetic import Add
 from superopt.ops.shape import Broadcast, Split
 from superopt.rewriting import Bundle, Match, find_matches
 from tests.rewriting.graphs import f32, graph_of, rule

@@ -9,7 +9,7 @@ from superopt.axioms import axioms_from_text
 from superopt.equations import format_attribute, parse_equation, rule_id
 from superopt.errors import InvalidEquationError, InvalidOptionError
 from superopt.ir.terms import AttributeTerm, Equation
-from superopt.ops.filter_algorithms import KARATSUBA
+from superopt.ops.bilinear.filter_algorithms import KARATSUBA
 from superopt.substitution_db import CandidateRule, Database, Hashes, Outcome, Proof, RuleFilter, RuleStatus
 from superopt.substitution_db.rules.currency import Currency
 from superopt.substitution_db.rules.statistics import Origin

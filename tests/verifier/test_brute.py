@@ -16,8 +16,8 @@ from superopt.ops.base import (
     attributes_of,
     operator_from_attributes,
 )
-from superopt.ops.filter_algorithms import KARATSUBA, FilterAlgorithm
-from superopt.ops.product_algorithms import DOT, STRASSEN
+from superopt.ops.bilinear.filter_algorithms import KARATSUBA, FilterAlgorithm
+from superopt.ops.bilinear.product_algorithms import DOT, STRASSEN
 from superopt.rewriting import conditions
 from tests.ops.algorithms import BY_HALVES, algorithm, product_algorithm
 from tests.verifier.brute import search

@@ -16,8 +16,8 @@ from superopt.instances.sampler import InstanceSampler
 from superopt.ir.dimensions import Dimension, SymbolicDimension, substitute, symbols_of
 from superopt.ir.terms import Equation
 from superopt.ir.types import ShardedType, TensorType
-from superopt.ops.activation import activation_from_text
 from superopt.ops.attributes import PADDING_WORDS
+from superopt.ops.elementwise.activation import activation_from_text
 from superopt.rewriting.claims import MOST_RANK, most_rank
 from superopt.rewriting.conditions import as_declared, holds
 from superopt.rewriting.typing import infer_terms

@@ -86,7 +86,7 @@ def now() -> Meanings:
     return {"": meanings.checker, **meanings.operators}
 
 
-_ACTIVATION = "superopt/ops/activation.py"
+_ACTIVATION = "superopt/ops/elementwise/activation.py"
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,8 @@ _ACTIVATION = "superopt/ops/activation.py"
             "rectified(domain: object, array: object) -> object:",
         ),
         _replaced(_ACTIVATION, 'OnnxForm("Relu", since=6)', 'OnnxForm("Relu", since=14)'),
-        _replaced("superopt/ops/upsampling.py", "expected a stride of at least 1", "stride below 1"),
-        _moved("superopt.ops", "upsampling", "resizing"),
+        _replaced("superopt/ops/images/upsampling.py", "expected a stride of at least 1", "stride below 1"),
+        _moved("superopt.ops.images", "upsampling", "resizing"),
         _moved("superopt.verifier.certificates", "positivity", "signs_of_sizes"),
     ],
     ids=["docstring", "annotations", "ONNX form", "error", "moved operators", "moved checker"],
@@ -110,7 +110,7 @@ def test_wording_places_and_forms_change_no_hash(now: Meanings, edit: Edit, tmp_
 
 
 def test_a_new_operator_changes_no_other(now: Meanings, tmp_path: Path) -> None:
-    after = _meanings_after(_appended("superopt/ops/activation.py", ADDED), tmp_path)
+    after = _meanings_after(_appended("superopt/ops/elementwise/activation.py", ADDED), tmp_path)
     assert after.keys() - now.keys() == {"doubled_for_a_test"}
     assert {name: after[name] for name in now} == now
 
@@ -165,7 +165,7 @@ def test_what_is_handed_to_the_checker_is_hashed_too() -> None:
     protocols = {
         ("superopt.domains.arrays", "Namespace"),
         ("superopt.domains.arrays", "_Cupy"),
-        ("superopt.ops.sharding", "Divisible"),
+        ("superopt.ops.sharded.sharding", "Divisible"),
     }
     assert closure.only_annotated() == protocols
 

@@ -22,9 +22,9 @@ from superopt.errors import IllTypedError
 from superopt.ir import ElementType, Graph, Input, TensorType, Weight
 from superopt.ir.numbers import AttributeVariable
 from superopt.ir.terms import Application, AttributeTerm, Direction, Equation, Variable
-from superopt.ops.bilinear import BilinearConv, FilterTransform
-from superopt.ops.filter_algorithms import FilterAlgorithm, Matrices, Matrix
-from superopt.ops.windows import Padding
+from superopt.ops.bilinear.convolution import BilinearConv, FilterTransform
+from superopt.ops.bilinear.filter_algorithms import FilterAlgorithm, Matrices, Matrix
+from superopt.ops.images.windows import Padding
 from superopt.verifier import Status, verify
 from tests.ops.algorithms import algorithm
 

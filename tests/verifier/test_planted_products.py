@@ -20,9 +20,9 @@ from superopt.equations import parse_equation
 from superopt.errors import IllTypedError
 from superopt.ir import ElementType, Graph, Input, TensorType, Weight
 from superopt.ir.terms import Application, AttributeTerm, Direction, Equation, Variable
-from superopt.ops.bilinear_product import BilinearMatmul, ProductTransform
-from superopt.ops.filter_algorithms import Matrices
-from superopt.ops.product_algorithms import STRASSEN, ProductAlgorithm
+from superopt.ops.bilinear.filter_algorithms import Matrices
+from superopt.ops.bilinear.product import BilinearMatmul, ProductTransform
+from superopt.ops.bilinear.product_algorithms import STRASSEN, ProductAlgorithm
 from superopt.verifier import Status, verify
 from tests.ops.algorithms import product_algorithm, product_with_shared_sums
 from tests.verifier.test_planted_bilinear import CHANGES, balanced

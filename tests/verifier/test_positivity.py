@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from superopt.ir.dimensions import Dimension, symbol
-from superopt.ops.activation import Relu
 from superopt.ops.base import Operator
-from superopt.ops.convolution import Conv, Enlarge
+from superopt.ops.elementwise.activation import Relu
+from superopt.ops.images.convolution import Conv, Enlarge
 from superopt.verifier.certificates.positivity import PositiveSizes
 from tests.verifier.shapes import shapes
 

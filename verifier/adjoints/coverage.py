@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from superopt.axioms import AxiomSet
 from superopt.ops.base import OPERATORS, Operator
-from superopt.ops.selection import Predicate
+from superopt.ops.elementwise.selection import Predicate
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from superopt.domains import Domain
 from superopt.domains.base import Rearrangement
 from superopt.errors import UnsupportedError
-from superopt.ops.elementwise import Power
+from superopt.ops.elementwise.arithmetic import Power
 
 A = TypeVar("A")
 

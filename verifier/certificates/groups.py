@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from superopt.ir.dimensions import Dimension
 from superopt.ir.types import TensorType
 from superopt.ops.base import Operator
-from superopt.ops.sharding import whole
+from superopt.ops.sharded.sharding import whole
 
 
 def unknown_groups(

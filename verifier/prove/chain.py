@@ -33,7 +33,7 @@ from superopt.ir.terms import (
 from superopt.ir.types import TensorType
 from superopt.ops.attributes import NUMBERS
 from superopt.ops.base import Operator, attributes_of, operator_from_attributes
-from superopt.ops.sharding import is_divided
+from superopt.ops.sharded.sharding import is_divided
 from superopt.ops.terms import application, instantiate
 from superopt.rewriting.conditions import holds
 from superopt.rewriting.evaluation import evaluate_terms

@@ -34,7 +34,7 @@ from superopt.ir.terms import (
 )
 from superopt.ops.attributes import NUMBERS
 from superopt.ops.base import OPERATORS, attribute_defaults, attribute_names, normalise_attribute
-from superopt.ops.parallel import ParallelOperator
+from superopt.ops.sharded.parallel import ParallelOperator
 from superopt.ops.terms import application
 from superopt.rewriting.conditions import is_computation
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from superopt.ir.plan import Parallelism
 from superopt.ops.opaque import Opaque
-from superopt.ops.splits import SplitKind
+from superopt.ops.sharded.splits import SplitKind
 from superopt.ops.traits import traits
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.subject import Operation, Subject

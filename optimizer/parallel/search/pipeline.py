@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from superopt.ir.graph import NodeId
 from superopt.ir.plan import Parallelism, Plan
-from superopt.ops.splits import SplitKind
+from superopt.ops.sharded.splits import SplitKind
 from superopt.optimizer.parallel.search.choices import Choice, parallelism
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.subject import Subject

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from superopt.ops.splits import SplitKind
+from superopt.ops.sharded.splits import SplitKind
 from superopt.optimizer.parallel.communication import CollectiveKind
 from superopt.optimizer.parallel.search.choices import ALONE, COPIED, Choice
 from superopt.optimizer.parallel.search.subject import Operation

@@ -12,7 +12,7 @@ from superopt.ir.graph import Graph, Input, Node, NodeId
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops import Operator
 from superopt.ops.opaque import Opaque
-from superopt.ops.splits import Splits
+from superopt.ops.sharded.splits import Splits
 from superopt.ops.traits import traits
 from superopt.optimizer.parallel.search.carried import Carried, Edge
 from superopt.optimizer.parallel.tasks import splits_of

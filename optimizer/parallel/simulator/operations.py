@@ -9,7 +9,7 @@ from functools import cached_property
 
 from superopt.ir.graph import Graph, GraphOperator, Input, Node, NodeId, Value
 from superopt.ir.types import ElementType, TensorType, ValueType
-from superopt.ops.splits import Splits
+from superopt.ops.sharded.splits import Splits
 from superopt.ops.traits import ALIASES
 from superopt.optimizer.cost.sizes import Sizes
 from superopt.optimizer.parallel.task_costs import Types, roofline_microseconds

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from superopt.ir.graph import Input, NodeId, Value
 from superopt.ops.base import Operator
-from superopt.ops.splits import Splits
+from superopt.ops.sharded.splits import Splits
 from superopt.optimizer.parallel.boxes import Region
 from superopt.optimizer.parallel.search.subject import Operation, Subject
 from superopt.optimizer.parallel.strategies.cutting import Cutter, regions_of_partition

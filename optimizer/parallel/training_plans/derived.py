@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from superopt.ir.graph import NodeId, Value
-from superopt.ops.splits import SplitKind
+from superopt.ops.sharded.splits import SplitKind
 from superopt.optimizer.parallel.search.choices import COPIED, Choice, Licence, is_divisible, is_summed
 from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.subject import Operation, Subject

@@ -15,7 +15,7 @@ from functools import cached_property
 
 from superopt.ir.graph import NodeId, Value
 from superopt.ops.roles import Product
-from superopt.ops.splits import SplitKind
+from superopt.ops.sharded.splits import SplitKind
 from superopt.ops.traits import traits
 from superopt.optimizer.parallel.search.choices import ALONE, COPIED, Choice, Licence, is_divisible
 from superopt.optimizer.parallel.search.mesh import Mesh

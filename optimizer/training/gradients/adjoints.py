@@ -18,9 +18,9 @@ from superopt.ir.numbers import AttributeVariable
 from superopt.ir.terms import Application, Term
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops import Operator, attribute_defaults, attributes_of
-from superopt.ops.elementwise import Add
+from superopt.ops.elementwise.arithmetic import Add
+from superopt.ops.elementwise.precision import Cast
 from superopt.ops.filled import Full
-from superopt.ops.precision import Cast
 from superopt.ops.shape import Half
 from superopt.optimizer.training.gradients.simplification import Simplifier
 from superopt.rewriting.typing import Typing

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from superopt.ir.graph import Graph, GraphEditor, Node, Value
 from superopt.ir.types import ElementType, TensorType
-from superopt.ops.affine import Affine
-from superopt.ops.elementwise import Add, Multiply, Scale, Subtract
+from superopt.ops.elementwise.affine import Affine
+from superopt.ops.elementwise.arithmetic import Add, Multiply, Scale, Subtract
+from superopt.ops.elementwise.precision import Cast, precision_of
 from superopt.ops.filled import Full
-from superopt.ops.gradients import LookupGradient
-from superopt.ops.precision import Cast, precision_of
+from superopt.ops.gradients.transposes import LookupGradient
 from superopt.ops.shape import Broadcast, Reshape
 
 CHANNELS = 1

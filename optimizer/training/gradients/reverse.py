@@ -11,9 +11,9 @@ from superopt.errors import IllTypedError, UnsupportedError
 from superopt.ir.graph import Graph, GraphEditor, Node, NodeId, Value
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops import Opaque, Operator
-from superopt.ops.elementwise import Add
+from superopt.ops.elementwise.arithmetic import Add
+from superopt.ops.elementwise.precision import Cast, precision_of
 from superopt.ops.filled import Full
-from superopt.ops.precision import Cast, precision_of
 from superopt.ops.shape import Concat, Cutting, Joining, Split
 from superopt.optimizer.training.gradients.adjoints import AdjointTable, GradientBuilder
 

@@ -14,8 +14,8 @@ from typing import Final, Protocol
 from superopt.ir.graph import GraphEditor, Node, Value
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops import Operator
-from superopt.ops.elementwise import Add, Multiply, Scale, Subtract
-from superopt.ops.gradients import SumTo
+from superopt.ops.elementwise.arithmetic import Add, Multiply, Scale, Subtract
+from superopt.ops.gradients.transposes import SumTo
 from superopt.ops.reduction import ReduceMean
 from superopt.ops.shape import Broadcast
 from superopt.rewriting.matching import repeated_number

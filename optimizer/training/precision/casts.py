@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from superopt.ir.graph import Graph, GraphEditor, Node, NodeId, Value, Weight
+from superopt.ops.elementwise.precision import Cast
 from superopt.ops.filled import Filled
-from superopt.ops.precision import Cast
 from superopt.optimizer.training.precision.formats import LowPrecision
 from superopt.optimizer.training.precision.sensitivity import is_float32, keeps_format
 

@@ -16,9 +16,9 @@ import numpy as np
 
 from superopt.ir.graph import Value
 from superopt.ir.types import ElementType, TensorType
-from superopt.ops.elementwise import Add, Divide, Scale
-from superopt.ops.order import Absolute, Maximum, Minimum
-from superopt.ops.selection import Equal, Greater
+from superopt.ops.elementwise.arithmetic import Add, Divide, Scale
+from superopt.ops.elementwise.order import Absolute, Maximum, Minimum
+from superopt.ops.elementwise.selection import Equal, Greater
 from superopt.optimizer.training.builder import SCALAR, StepBuilder
 from superopt.optimizer.training.description import Role
 

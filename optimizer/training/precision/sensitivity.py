@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from superopt.ir.graph import Graph, GraphOperator, Node, NodeId, Value
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops import Opaque, Operator
-from superopt.ops.precision import Cast
+from superopt.ops.elementwise.precision import Cast
 
 
 class Sensitivity(enum.StrEnum):

@@ -12,7 +12,7 @@ from superopt.errors import InvalidOptionError
 from superopt.ir.graph import Graph, NodeId, Value
 from superopt.ir.plan import Plan
 from superopt.onnx_io import LiftedModel, LoweredModel, SourceModel, lift, lower
-from superopt.ops.elementwise import Subtract
+from superopt.ops.elementwise.arithmetic import Subtract
 from superopt.optimizer.parallel.topology import DeviceKind
 from superopt.optimizer.training.compared_losses import RATE
 from superopt.optimizer.training.description import Role, State, StepDescription, read_description

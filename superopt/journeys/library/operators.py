@@ -18,7 +18,7 @@ from superopt.onnx_io.lifting.understood import (
 )
 from superopt.ops import OPERATORS
 from superopt.ops.base import Operator, attribute_names
-from superopt.ops.selection import Predicate
+from superopt.ops.elementwise.selection import Predicate
 from superopt.verifier.adjoints import missing_adjoints, why_no_adjoint
 
 HEAD = """\

@@ -21,8 +21,8 @@ from superopt.ir.types import ElementType
 from superopt.onnx_io.emit.recipes import Emission, OnnxAttribute, Operand, Recipe, Writer, known
 from superopt.onnx_io.emit.tensor_nodes import TensorNodes
 from superopt.onnx_io.protos import dtype_of
-from superopt.ops.bilinear import BilinearConv, FilterTransform
-from superopt.ops.filter_algorithms import Matrix, Tiling
+from superopt.ops.bilinear.convolution import BilinearConv, FilterTransform
+from superopt.ops.bilinear.filter_algorithms import Matrix, Tiling
 
 Pair: TypeAlias = "tuple[int, int]"
 

@@ -17,11 +17,11 @@ from superopt.ir.graph import Node, Value
 from superopt.ir.types import ElementType
 from superopt.onnx_io.emit.recipes import Emission, Operand, Recipe, Writer, known
 from superopt.onnx_io.emit.tensor_nodes import TensorNodes
-from superopt.ops.bilinear_product import BilinearMatmul, ProductTransform
-from superopt.ops.filter_algorithms import Matrix
-from superopt.ops.product_algorithms import sizes_of
-from superopt.ops.product_schedule import ProductSchedule
-from superopt.ops.shared_sums import Multiple
+from superopt.ops.bilinear.filter_algorithms import Matrix
+from superopt.ops.bilinear.product import BilinearMatmul, ProductTransform
+from superopt.ops.bilinear.product_algorithms import sizes_of
+from superopt.ops.bilinear.product_schedule import ProductSchedule
+from superopt.ops.bilinear.shared_sums import Multiple
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import Node
 from superopt.onnx_io.emit.layers import padding_attributes
 from superopt.onnx_io.emit.recipes import Emission, OnnxAttribute, Operand, Recipe, Writer, known
-from superopt.ops.conv_gradients import ConvDataGradient
+from superopt.ops.gradients.convolution import ConvDataGradient
 
 
 def conv_data_gradient(emission: Emission, node: Node) -> Recipe:

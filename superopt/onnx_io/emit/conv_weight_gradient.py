@@ -18,7 +18,7 @@ import numpy as np
 from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import Node
 from superopt.onnx_io.emit.recipes import Emission, OnnxAttribute, Operand, Recipe, Write, Writer, known
-from superopt.ops.conv_gradients import ConvWeightGradient
+from superopt.ops.gradients.convolution import ConvWeightGradient
 
 PRODUCTS_SINCE = 13
 """The operator set since which Pad, Slice and ReduceSum have sizes and axes as operands."""

@@ -19,13 +19,13 @@ from superopt.onnx_io.emit.shape import RuntimeShape, repeated_number
 from superopt.onnx_io.emit.single_elements import single_element
 from superopt.onnx_io.lifting.elementwise import ROOTS
 from superopt.onnx_io.protos import dtype_of
-from superopt.ops.activation import Gelu, HardSigmoid, HardSwish, LogSoftmax, Silu, Softmax
-from superopt.ops.affine import ChannelOperator
 from superopt.ops.base import Operator, axis_of
-from superopt.ops.clipping import clip_of
-from superopt.ops.convolution import Conv
-from superopt.ops.elementwise import Add, Divide, Multiply, Power, Scale, Subtract, Sum
-from superopt.ops.order import Clip, Extremum, Maximum, Minimum
+from superopt.ops.elementwise.activation import Gelu, HardSigmoid, HardSwish, LogSoftmax, Silu, Softmax
+from superopt.ops.elementwise.affine import ChannelOperator
+from superopt.ops.elementwise.arithmetic import Add, Divide, Multiply, Power, Scale, Subtract, Sum
+from superopt.ops.elementwise.clipping import clip_of
+from superopt.ops.elementwise.order import Clip, Extremum, Maximum, Minimum
+from superopt.ops.images.convolution import Conv
 from superopt.ops.shape import Broadcast
 
 BINARY: dict[type[Operator], str] = {

@@ -25,33 +25,33 @@ from superopt.onnx_io.emit import (
 )
 from superopt.onnx_io.emit.recipes import Emission, OnnxAttribute, Operand, Recipe, Writer
 from superopt.ops import Operator, attributes_of
-from superopt.ops.activation import Gelu, HardSwish, LogSoftmax, Silu, Softmax
-from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd, ChannelScale
-from superopt.ops.bilinear import BilinearConv, FilterTransform
-from superopt.ops.bilinear_product import BilinearMatmul, ProductTransform
-from superopt.ops.conv_gradients import ConvDataGradient, ConvWeightGradient
-from superopt.ops.convolution import Conv, Enlarge, KernelResponse
-from superopt.ops.elementwise import Add, Divide, Multiply, Power, Scale, Subtract, Sum
+from superopt.ops.bilinear.convolution import BilinearConv, FilterTransform
+from superopt.ops.bilinear.product import BilinearMatmul, ProductTransform
+from superopt.ops.elementwise.activation import Gelu, HardSwish, LogSoftmax, Silu, Softmax
+from superopt.ops.elementwise.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd, ChannelScale
+from superopt.ops.elementwise.arithmetic import Add, Divide, Multiply, Power, Scale, Subtract, Sum
+from superopt.ops.elementwise.order import Clip, Maximum, Minimum, PRelu
+from superopt.ops.elementwise.precision import Cast
+from superopt.ops.elementwise.selection import Equal, Greater, LogicalAnd, LogicalNot, LogicalOr, Select
 from superopt.ops.filled import Full, Ones
-from superopt.ops.gradients import (
+from superopt.ops.gradients.convolution import ConvDataGradient, ConvWeightGradient
+from superopt.ops.gradients.pooling import AveragePoolGradient, LinearUpsampleGradient, MaxPoolGradient
+from superopt.ops.gradients.transposes import (
     ChannelSum,
     LookupGradient,
     MatmulWeightGradient,
     SumTo,
     Unreshape,
 )
+from superopt.ops.images.convolution import Conv, Enlarge, KernelResponse
+from superopt.ops.images.pooling import AveragePool, MaxPool
+from superopt.ops.images.transposed import ConvTranspose, Flip
+from superopt.ops.images.upsampling import LinearUpsample, NearestUpsample
 from superopt.ops.lookup import Lookup
 from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.normalization import LayerNormalization, RmsNormalization
-from superopt.ops.order import Clip, Maximum, Minimum, PRelu
-from superopt.ops.pool_gradients import AveragePoolGradient, LinearUpsampleGradient, MaxPoolGradient
-from superopt.ops.pooling import AveragePool, MaxPool
-from superopt.ops.precision import Cast
 from superopt.ops.reduction import ReduceMax, ReduceMean, ReduceMin, ReduceSum
-from superopt.ops.selection import Equal, Greater, LogicalAnd, LogicalNot, LogicalOr, Select
 from superopt.ops.shape import Broadcast, Concat, Reshape, Split
-from superopt.ops.transposed import ConvTranspose, Flip
-from superopt.ops.upsampling import LinearUpsample, NearestUpsample
 
 EMITTERS: Mapping[type[Operator], Callable[[Emission, Node], Recipe]] = {
     Add: gradients.addition,

@@ -17,8 +17,8 @@ from superopt.onnx_io.emit.recipes import Emission, OnnxAttribute, Operand, Reci
 from superopt.onnx_io.emit.reductions import reduce_axes
 from superopt.onnx_io.protos import ONNX_ELEMENTS, dtype_of
 from superopt.ops.base import axis_of
-from superopt.ops.gradients import ChannelSum, LookupGradient, MatmulWeightGradient, SumTo
-from superopt.ops.pool_gradients import AveragePoolGradient, LinearUpsampleGradient, MaxPoolGradient
+from superopt.ops.gradients.pooling import AveragePoolGradient, LinearUpsampleGradient, MaxPoolGradient
+from superopt.ops.gradients.transposes import ChannelSum, LookupGradient, MatmulWeightGradient, SumTo
 from superopt.ops.shape import Broadcast
 
 SCATTER_ADDS_SINCE = 16

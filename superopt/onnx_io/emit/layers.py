@@ -13,16 +13,16 @@ from superopt.onnx_io.emit.elementwise import Spread, per_channel, without_broad
 from superopt.onnx_io.emit.recipes import Emission, OnnxAttribute, Operand, Recipe, Writer, known
 from superopt.onnx_io.emit.shape import only_reshapes
 from superopt.onnx_io.protos import dtype_of
-from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd
 from superopt.ops.base import axis_of
-from superopt.ops.bilinear import BilinearConv
-from superopt.ops.bilinear_product import BilinearMatmul
-from superopt.ops.convolution import Conv, Enlarge, KernelResponse
+from superopt.ops.bilinear.convolution import BilinearConv
+from superopt.ops.bilinear.product import BilinearMatmul
+from superopt.ops.elementwise.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd
+from superopt.ops.images.convolution import Conv, Enlarge, KernelResponse
+from superopt.ops.images.pooling import AveragePool, MaxPool, Pool
+from superopt.ops.images.transposed import ConvTranspose
+from superopt.ops.images.upsampling import LinearUpsample, Upsample
+from superopt.ops.images.windows import Padding
 from superopt.ops.matrix import Matmul, Transpose
-from superopt.ops.pooling import AveragePool, MaxPool, Pool
-from superopt.ops.transposed import ConvTranspose
-from superopt.ops.upsampling import LinearUpsample, Upsample
-from superopt.ops.windows import Padding
 
 ACTIVATIONS = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh"}
 

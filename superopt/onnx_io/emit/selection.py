@@ -9,8 +9,8 @@ from superopt.onnx_io.emit.elementwise import VARIADIC_BROADCAST, number, withou
 from superopt.onnx_io.emit.recipes import Emission, Operand, Recipe, Writer
 from superopt.onnx_io.protos import ONNX_ELEMENTS
 from superopt.ops.base import Operator
-from superopt.ops.precision import Cast
-from superopt.ops.selection import Equal, Greater, LogicalAnd, LogicalNot, LogicalOr, Select
+from superopt.ops.elementwise.precision import Cast
+from superopt.ops.elementwise.selection import Equal, Greater, LogicalAnd, LogicalNot, LogicalOr, Select
 
 NAMES: dict[type[Operator], tuple[str, int]] = {
     Equal: ("Equal", 7),

@@ -13,12 +13,12 @@ from superopt.onnx_io.lifting.layers import softmax
 from superopt.onnx_io.lifting.reductions import usual_epsilon
 from superopt.onnx_io.lifting.shape import permuted, reshaped
 from superopt.onnx_io.lifting.site import NotLiftedError, Site
-from superopt.ops.activation import Elu, LogSoftmax
-from superopt.ops.affine import Affine
-from superopt.ops.elementwise import Add, Divide, Identity, Scale
+from superopt.ops.elementwise.activation import Elu, LogSoftmax
+from superopt.ops.elementwise.affine import Affine
+from superopt.ops.elementwise.arithmetic import Add, Divide, Identity, Scale
+from superopt.ops.elementwise.order import Absolute
+from superopt.ops.elementwise.selection import Greater, Select
 from superopt.ops.normalization import LayerNormalization
-from superopt.ops.order import Absolute
-from superopt.ops.selection import Greater, Select
 from superopt.ops.shape import Broadcast
 
 

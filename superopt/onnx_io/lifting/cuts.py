@@ -16,10 +16,10 @@ from superopt.onnx_io.lifting.elementwise import Lifter
 from superopt.onnx_io.lifting.shape import permuted, reshaped
 from superopt.onnx_io.lifting.site import NotLiftedError, Site, known_number
 from superopt.ops.base import axis_of
-from superopt.ops.elementwise import Identity
+from superopt.ops.elementwise.arithmetic import Identity
 from superopt.ops.filled import Full
+from superopt.ops.images.pooling import MaxPool
 from superopt.ops.lookup import Lookup
-from superopt.ops.pooling import MaxPool
 from superopt.ops.shape import Concat, Reshape, Split
 
 SLICE_TAKES_OPERANDS = 10

@@ -13,7 +13,7 @@ from superopt.onnx_io.lifting.elementwise import Lifter, pointwise
 from superopt.onnx_io.lifting.layers import matrix_product
 from superopt.onnx_io.lifting.shape import permuted, reshaped
 from superopt.onnx_io.lifting.site import NotLiftedError, Site
-from superopt.ops.elementwise import Identity, Multiply
+from superopt.ops.elementwise.arithmetic import Identity, Multiply
 from superopt.ops.reduction import ReduceSum
 
 _EQUATION = re.compile(r"[A-Za-z]*(,[A-Za-z]*)*(->[A-Za-z]*)?")

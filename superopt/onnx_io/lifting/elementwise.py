@@ -12,12 +12,12 @@ from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import Value
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.lifting.site import NotLiftedError, Site, finite_fraction
-from superopt.ops.activation import Elu, HardSigmoid, Relu, Softplus, Tanh
-from superopt.ops.affine import BiasAdd, ChannelScale
 from superopt.ops.base import Operator
-from superopt.ops.elementwise import Add, Divide, Identity, Multiply, Power, Scale, Subtract
+from superopt.ops.elementwise.activation import Elu, HardSigmoid, Relu, Softplus, Tanh
+from superopt.ops.elementwise.affine import BiasAdd, ChannelScale
+from superopt.ops.elementwise.arithmetic import Add, Divide, Identity, Multiply, Power, Scale, Subtract
+from superopt.ops.elementwise.order import Clip, LeakyRelu, Maximum, Minimum, PRelu
 from superopt.ops.filled import Full, Ones
-from superopt.ops.order import Clip, LeakyRelu, Maximum, Minimum, PRelu
 from superopt.ops.shape import Broadcast, Reshape
 
 ROOTS: Mapping[Fraction | int, tuple[str, ...]] = {

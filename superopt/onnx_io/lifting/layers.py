@@ -11,18 +11,18 @@ from superopt.ir.types import TensorType
 from superopt.onnx_io.lifting.elementwise import Lifter, broadcast_shape, channel_axis
 from superopt.onnx_io.lifting.shape import reshaped
 from superopt.onnx_io.lifting.site import NotLiftedError, Site
-from superopt.ops.activation import Softmax
-from superopt.ops.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd
 from superopt.ops.base import Operator, axis_of
-from superopt.ops.conv_gradients import ConvDataGradient
-from superopt.ops.convolution import Conv
-from superopt.ops.elementwise import Add, Scale
+from superopt.ops.elementwise.activation import Softmax
+from superopt.ops.elementwise.affine import Affine, BatchNormScale, BatchNormShift, BiasAdd
+from superopt.ops.elementwise.arithmetic import Add, Scale
+from superopt.ops.gradients.convolution import ConvDataGradient
+from superopt.ops.images.convolution import Conv
+from superopt.ops.images.pooling import AveragePool, MaxPool
+from superopt.ops.images.transposed import ConvTranspose
+from superopt.ops.images.upsampling import Upsample
+from superopt.ops.images.windows import Padding
 from superopt.ops.matrix import Matmul, Transpose
-from superopt.ops.pooling import AveragePool, MaxPool
 from superopt.ops.shape import Broadcast, Concat, Reshape, Split
-from superopt.ops.transposed import ConvTranspose
-from superopt.ops.upsampling import Upsample
-from superopt.ops.windows import Padding
 
 AUTOMATIC_PADDING: Mapping[str, Padding] = {
     "VALID": "valid",

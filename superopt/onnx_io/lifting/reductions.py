@@ -12,12 +12,12 @@ from superopt.onnx_io.lifting.elementwise import Lifter, pointwise
 from superopt.onnx_io.lifting.layers import normalised
 from superopt.onnx_io.lifting.shape import reshaped
 from superopt.onnx_io.lifting.site import NotLiftedError, Site
-from superopt.ops.activation import LogSoftmax
 from superopt.ops.base import Operator, axis_of
-from superopt.ops.elementwise import Add, Identity, Multiply, Power, Scale, Sqrt, Subtract
+from superopt.ops.elementwise.activation import LogSoftmax
+from superopt.ops.elementwise.arithmetic import Add, Identity, Multiply, Power, Scale, Sqrt, Subtract
+from superopt.ops.elementwise.order import Absolute
+from superopt.ops.images.pooling import GlobalAveragePool
 from superopt.ops.normalization import LayerNormalization, RmsNormalization
-from superopt.ops.order import Absolute
-from superopt.ops.pooling import GlobalAveragePool
 from superopt.ops.reduction import Exp, Log, ReduceMax, ReduceMean, ReduceMin, ReduceSum
 from superopt.ops.shape import Broadcast, Reshape
 

@@ -10,10 +10,10 @@ from superopt.onnx_io.lifting.elementwise import Lifter
 from superopt.onnx_io.lifting.layers import window
 from superopt.onnx_io.lifting.site import NotLiftedError, Site
 from superopt.ops import Opaque
-from superopt.ops.elementwise import Add
-from superopt.ops.gradients import LookupGradient
-from superopt.ops.pool_gradients import MaxPoolGradient
-from superopt.ops.pooling import MaxPool
+from superopt.ops.elementwise.arithmetic import Add
+from superopt.ops.gradients.pooling import MaxPoolGradient
+from superopt.ops.gradients.transposes import LookupGradient
+from superopt.ops.images.pooling import MaxPool
 from superopt.ops.shape import Broadcast, Reshape
 
 

@@ -9,9 +9,9 @@ from superopt.onnx_io.lifting.elementwise import Lifter, pointwise
 from superopt.onnx_io.lifting.site import NotLiftedError, Site
 from superopt.onnx_io.protos import ONNX_ELEMENTS, element_type
 from superopt.ops.base import Operator
-from superopt.ops.elementwise import Identity
-from superopt.ops.precision import Cast, precision_of
-from superopt.ops.selection import Equal, Greater, LogicalAnd, LogicalNot, LogicalOr, Select
+from superopt.ops.elementwise.arithmetic import Identity
+from superopt.ops.elementwise.precision import Cast, precision_of
+from superopt.ops.elementwise.selection import Equal, Greater, LogicalAnd, LogicalNot, LogicalOr, Select
 
 
 def _where(site: Site) -> tuple[Value, ...]:

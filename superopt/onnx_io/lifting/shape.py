@@ -10,10 +10,10 @@ from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.lifting.elementwise import Lifter
 from superopt.onnx_io.lifting.site import NotLiftedError, Site
 from superopt.ops.base import axis_of
-from superopt.ops.elementwise import Identity
+from superopt.ops.elementwise.arithmetic import Identity
+from superopt.ops.images.upsampling import LinearUpsample, NearestUpsample
 from superopt.ops.matrix import Transpose
 from superopt.ops.shape import Broadcast, Concat, Reshape, Split
-from superopt.ops.upsampling import LinearUpsample, NearestUpsample
 
 
 def reshaped(site: Site, value: Value, shape: tuple[Dimension, ...]) -> Value:

@@ -14,7 +14,7 @@ from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.protos import STANDARD_DOMAINS
-from superopt.ops.windows import Padding, output_size
+from superopt.ops.images.windows import Padding, output_size
 
 _CONVOLUTIONS = ("Conv", "ConvInteger")
 _POOLS = ("AveragePool", "LpPool", "MaxPool")

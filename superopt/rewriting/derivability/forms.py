@@ -15,8 +15,8 @@ from superopt.ir.graph import Graph, Input, Node, NodeId, Value
 from superopt.ir.terms import Application, Term, Variable, subterms
 from superopt.ir.types import TensorType
 from superopt.ops.base import Operator, attributes_of
+from superopt.ops.images.windows import Padding
 from superopt.ops.shape import Cutting, Half, Joining
-from superopt.ops.windows import Padding
 from superopt.rewriting.typing import Typing
 
 Form = tuple[int, ...]

@@ -8,7 +8,7 @@ from superopt.equations import abbreviated, format_equation
 from superopt.errors import InvalidOptionError
 from superopt.generator.bilinear import product_map, product_rules, products
 from superopt.generator.bilinear.products import ProductAlgorithm
-from superopt.ops.product_algorithms import sizes_of
+from superopt.ops.bilinear.product_algorithms import sizes_of
 
 
 @pytest.fixture(scope="module")

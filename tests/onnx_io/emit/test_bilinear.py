@@ -16,11 +16,11 @@ from superopt.ir.dimensions import Dimension, symbol
 from superopt.onnx_io import build_model
 from superopt.onnx_io.emit import bilinear
 from superopt.onnx_io.protos import dtype_of
-from superopt.ops.affine import BiasAdd
-from superopt.ops.bilinear import BilinearConv, FilterTransform
-from superopt.ops.convolution import Conv
-from superopt.ops.filter_algorithms import FilterAlgorithm
-from superopt.ops.windows import Padding
+from superopt.ops.bilinear.convolution import BilinearConv, FilterTransform
+from superopt.ops.bilinear.filter_algorithms import FilterAlgorithm
+from superopt.ops.elementwise.affine import BiasAdd
+from superopt.ops.images.convolution import Conv
+from superopt.ops.images.windows import Padding
 from tests.onnx_io.kit import operators, session
 from tests.ops.algorithms import algorithm
 

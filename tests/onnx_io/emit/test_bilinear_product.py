@@ -17,10 +17,10 @@ from superopt.ir import ElementType, Graph, Input, TensorType, Weight
 from superopt.ir.dimensions import Dimension, symbol
 from superopt.onnx_io import build_model
 from superopt.onnx_io.protos import dtype_of
-from superopt.ops.affine import BiasAdd
-from superopt.ops.bilinear_product import BilinearMatmul, ProductTransform
+from superopt.ops.bilinear.product import BilinearMatmul, ProductTransform
+from superopt.ops.bilinear.product_algorithms import DOT, STRASSEN, ProductAlgorithm
+from superopt.ops.elementwise.affine import BiasAdd
 from superopt.ops.matrix import Matmul
-from superopt.ops.product_algorithms import DOT, STRASSEN, ProductAlgorithm
 from tests.onnx_io.kit import operators, session
 from tests.ops.algorithms import product_algorithm, product_with_shared_sums
 

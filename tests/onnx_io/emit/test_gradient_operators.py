@@ -10,9 +10,9 @@ from superopt.domains.floats import FloatDomain
 from superopt.errors import UnsupportedError
 from superopt.ir import ElementType, Graph, Input, TensorType
 from superopt.onnx_io import build_model
-from superopt.ops.conv_gradients import ConvDataGradient
-from superopt.ops.gradients import LookupGradient
-from superopt.ops.pool_gradients import MaxPoolGradient
+from superopt.ops.gradients.convolution import ConvDataGradient
+from superopt.ops.gradients.pooling import MaxPoolGradient
+from superopt.ops.gradients.transposes import LookupGradient
 from tests.onnx_io.gradient_cases import GRADIENT_CASES, GradientCase
 from tests.onnx_io.kit import session
 

@@ -12,7 +12,7 @@ from onnx import shape_inference
 from superopt.ir import ElementType, Graph, Input, TensorType
 from superopt.onnx_io import build_model
 from superopt.ops import Operator
-from superopt.ops.elementwise import Add, Divide, Scale
+from superopt.ops.elementwise.arithmetic import Add, Divide, Scale
 from superopt.ops.filled import Full
 from superopt.ops.shape import Broadcast
 from tests.onnx_io.kit import session

@@ -12,7 +12,7 @@ from superopt.errors import UnsupportedError
 from superopt.ir import ElementType, Graph, Input, TensorType, Weight
 from superopt.onnx_io import build_model, executed
 from superopt.ops import Operator
-from superopt.ops.elementwise import Add, Sum
+from superopt.ops.elementwise.arithmetic import Add, Sum
 from superopt.ops.normalization import LayerNormalization
 from superopt.ops.shape import Broadcast
 from superopt.optimizer.cost.runtime.session import LoadedModel

@@ -9,7 +9,7 @@ import pytest
 from superopt.ir import ElementType, Graph, Input, TensorType, Weight
 from superopt.ir.dimensions import Dimension, symbol
 from superopt.onnx_io import build_model
-from superopt.ops.affine import BiasAdd
+from superopt.ops.elementwise.affine import BiasAdd
 from superopt.ops.matrix import Matmul, Transpose
 from tests.onnx_io.kit import session
 

@@ -16,7 +16,7 @@ from superopt.errors import UnsupportedError
 from superopt.ir import FusionGroup, Plan, Value
 from superopt.onnx_io import build_model, fold, lift, load_model, lower
 from superopt.onnx_io.files.stored import SpilledTensor
-from superopt.ops.elementwise import Identity
+from superopt.ops.elementwise.arithmetic import Identity
 from superopt.rewriting import apply_match, find_matches, substitutions_of
 from tests.onnx_io.forcing import written_anew
 from tests.onnx_io.kit import assert_same_results, graph, listing, model, node, run, tensor, value, weight

@@ -8,7 +8,7 @@ from superopt import zoo
 from superopt.journeys.planning.applied_strategy import write_changed
 from superopt.journeys.planning.lifted_steps import LiftedStep
 from superopt.onnx_io import build_model
-from superopt.ops.activation import Relu
+from superopt.ops.elementwise.activation import Relu
 from superopt.ops.matrix import Matmul
 from superopt.optimizer.parallel.search.subject import plannable
 from superopt.optimizer.parallel.strategies.applying import ChangedStep, GradientSums

@@ -6,8 +6,8 @@ import itertools
 from dataclasses import replace
 
 from superopt.ir.graph import Graph, Value
-from superopt.ops.activation import Relu
-from superopt.ops.elementwise import Add
+from superopt.ops.elementwise.activation import Relu
+from superopt.ops.elementwise.arithmetic import Add
 from superopt.ops.matrix import Matmul
 from superopt.optimizer.parallel.documents.cluster import named_cluster
 from superopt.optimizer.parallel.topology import Cluster, Node

@@ -12,9 +12,9 @@ from superopt.domains import Array
 from superopt.ir.graph import Graph, GraphEditor, Input, NodeId, Value, Weight
 from superopt.ir.plan import Fetch, Parallelism, Plan, Residence
 from superopt.ir.types import ElementType, TensorType
-from superopt.ops.activation import Relu, Softmax, Tanh
-from superopt.ops.convolution import Conv
-from superopt.ops.elementwise import Add, Multiply
+from superopt.ops.elementwise.activation import Relu, Softmax, Tanh
+from superopt.ops.elementwise.arithmetic import Add, Multiply
+from superopt.ops.images.convolution import Conv
 from superopt.ops.matrix import Matmul, Transpose
 from superopt.ops.normalization import LayerNormalization
 from superopt.ops.reduction import ReduceMean

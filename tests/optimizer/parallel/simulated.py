@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from superopt.ir.graph import Graph, Input, NodeId, Value, Weight
 from superopt.ir.plan import Parallelism, Plan
 from superopt.ir.types import ElementType, TensorType
-from superopt.ops.activation import Relu
-from superopt.ops.affine import Affine
 from superopt.ops.base import Operator
-from superopt.ops.elementwise import Add, Identity
+from superopt.ops.elementwise.activation import Relu
+from superopt.ops.elementwise.affine import Affine
+from superopt.ops.elementwise.arithmetic import Add, Identity
 from superopt.ops.matrix import Matmul
 from superopt.ops.shape import Concat, Reshape, Split
 from superopt.optimizer.parallel.documents.cluster import parse_cluster

@@ -8,8 +8,8 @@ import pytest
 from superopt import zoo
 from superopt.ir.plan import Plan
 from superopt.onnx_io import build_model
-from superopt.ops.activation import Relu
-from superopt.ops.convolution import Conv
+from superopt.ops.elementwise.activation import Relu
+from superopt.ops.images.convolution import Conv
 from superopt.ops.matrix import Matmul
 from superopt.ops.shape import Reshape
 from superopt.optimizer.parallel.documents.cluster import named_cluster

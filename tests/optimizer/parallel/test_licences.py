@@ -6,11 +6,11 @@ import pytest
 
 from superopt.axioms import load_axioms
 from superopt.equations import parse_equation
-from superopt.ops.activation import Softmax
 from superopt.ops.base import Operator
-from superopt.ops.elementwise import Add, Divide, Multiply
+from superopt.ops.elementwise.activation import Softmax
+from superopt.ops.elementwise.arithmetic import Add, Divide, Multiply
+from superopt.ops.elementwise.selection import Select
 from superopt.ops.matrix import Matmul, Transpose
-from superopt.ops.selection import Select
 from superopt.ops.shape import Concat, Reshape
 from superopt.optimizer.parallel.licences import Licences, declared, divisions_of
 from superopt.optimizer.parallel.search.planner import Planner

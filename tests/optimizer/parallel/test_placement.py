@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from superopt.ir.plan import Parallelism
-from superopt.ops.splits import SplitKind, Splits, TaskDimension
+from superopt.ops.sharded.splits import SplitKind, Splits, TaskDimension
 from superopt.optimizer.parallel.placement import Placement, needed, produced
 
 MATMUL = Splits(

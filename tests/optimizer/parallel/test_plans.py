@@ -12,8 +12,8 @@ from superopt.errors import InvalidFileError, InvalidModelError
 from superopt.ir.dimensions import symbol
 from superopt.ir.graph import Graph, Input
 from superopt.ir.types import ElementType, TensorType
-from superopt.ops.activation import Relu
-from superopt.ops.elementwise import Add
+from superopt.ops.elementwise.activation import Relu
+from superopt.ops.elementwise.arithmetic import Add
 from superopt.ops.matrix import Matmul
 from superopt.optimizer.parallel.cluster_advice import suggest_cluster
 from superopt.optimizer.parallel.documents.plan_text import plan_from_json, plan_to_json

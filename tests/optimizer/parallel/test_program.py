@@ -19,7 +19,7 @@ from superopt.ir.plan import Parallelism, Plan
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import LiftedModel, build_model, lift, load_model, lower
 from superopt.onnx_io.annotations import validate_annotations
-from superopt.ops.activation import Relu
+from superopt.ops.elementwise.activation import Relu
 from superopt.optimizer.cost.runtime.session import LoadedModel
 from superopt.optimizer.parallel.annotation import annotate
 from superopt.optimizer.parallel.execution import HostMachine, execute

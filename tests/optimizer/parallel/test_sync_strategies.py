@@ -15,8 +15,8 @@ from superopt.ir.graph import Graph
 from superopt.ir.plan import Plan
 from superopt.journeys.planning.plannable_steps import network_step
 from superopt.onnx_io import build_model
-from superopt.ops.activation import Relu
-from superopt.ops.convolution import Conv
+from superopt.ops.elementwise.activation import Relu
+from superopt.ops.images.convolution import Conv
 from superopt.ops.matrix import Matmul
 from superopt.ops.shape import Reshape
 from superopt.optimizer.parallel.communication import CollectiveKind

@@ -14,11 +14,11 @@ from superopt.ir import ElementType, Graph, Input, TensorType
 from superopt.ir.graph import GraphEditor, Value
 from superopt.ir.types import UnknownType
 from superopt.ops import OPERATORS, Opaque, Operator
-from superopt.ops.activation import Relu, Tanh
-from superopt.ops.elementwise import Add, Multiply
+from superopt.ops.elementwise.activation import Relu, Tanh
+from superopt.ops.elementwise.arithmetic import Add, Multiply
+from superopt.ops.elementwise.precision import Cast
+from superopt.ops.elementwise.selection import Greater, Select
 from superopt.ops.matrix import Matmul, Transpose
-from superopt.ops.precision import Cast
-from superopt.ops.selection import Greater, Select
 from superopt.ops.shape import Concat, Split
 from superopt.optimizer.training.gradients.reverse import Gradients, differentiate
 from superopt.rewriting.evaluation import evaluate_graph

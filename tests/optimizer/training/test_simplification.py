@@ -18,10 +18,10 @@ from superopt.ir import ElementType, Graph, Input, TensorType
 from superopt.ir.graph import GraphEditor, Value
 from superopt.journeys.training import train_graph
 from superopt.onnx_io import lift, load_model
-from superopt.ops.affine import Affine
-from superopt.ops.elementwise import Add, Multiply, Scale, Subtract
+from superopt.ops.elementwise.affine import Affine
+from superopt.ops.elementwise.arithmetic import Add, Multiply, Scale, Subtract
 from superopt.ops.filled import Full
-from superopt.ops.gradients import LookupGradient, SumTo
+from superopt.ops.gradients.transposes import LookupGradient, SumTo
 from superopt.ops.reduction import ReduceMean
 from superopt.ops.shape import Broadcast
 from superopt.optimizer.training.builder import StepBuilder

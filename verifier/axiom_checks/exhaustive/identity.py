@@ -24,8 +24,8 @@ from superopt.instances.values import Bound
 from superopt.ir.numbers import AttributeVariable
 from superopt.ir.terms import Equation
 from superopt.ir.types import TensorType
-from superopt.ops.activation import ACTIVATIONS
 from superopt.ops.base import Operator, attributes_of, operator_from_attributes
+from superopt.ops.elementwise.activation import ACTIVATIONS
 from superopt.verifier.axiom_checks.exhaustive.degrees import DegreeDomain, bits_per_evaluation, evaluations
 from superopt.verifier.axiom_checks.exhaustive.images import all_cases
 from superopt.verifier.axiom_checks.exhaustive.residues import ResidueDomain, Residues

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from superopt import zoo
 from superopt.axioms.loader import load_axioms
 from superopt.ir.graph import Graph
-from superopt.ops.precision import Cast
+from superopt.ops.elementwise.precision import Cast
 from superopt.optimizer.parallel.topology import DeviceKind
 from superopt.optimizer.training.precision.formats import FORMATS
 from superopt.optimizer.training.step import BuiltStep, build_step

@@ -15,7 +15,7 @@ from superopt.domains import Array
 from superopt.ir.graph import NodeId
 from superopt.ir.plan import Plan
 from superopt.onnx_io import lift, load_model, lower
-from superopt.ops.precision import Cast
+from superopt.ops.elementwise.precision import Cast
 from superopt.optimizer.canonical import canonicalise
 from superopt.optimizer.training.precision.casts import (
     PrecisionPlan,

@@ -10,9 +10,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from superopt.ops.filter_algorithms import Matrix
-from superopt.ops.product_algorithms import ProductAlgorithm, sizes_of
-from superopt.ops.shared_sums import SharedSums, shared_sums
+from superopt.ops.bilinear.filter_algorithms import Matrix
+from superopt.ops.bilinear.product_algorithms import ProductAlgorithm, sizes_of
+from superopt.ops.bilinear.shared_sums import SharedSums, shared_sums
 
 _TOLERANCE = 1e-9
 _DIGITS = 12

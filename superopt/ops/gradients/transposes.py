@@ -29,7 +29,7 @@ from superopt.ops.base import (
 )
 from superopt.ops.matrix import concrete
 from superopt.ops.shape import Reshape
-from superopt.ops.splits import SplitKind, Splits, TaskDimension, kind_of_axis
+from superopt.ops.sharded.splits import SplitKind, Splits, TaskDimension, kind_of_axis
 
 A = TypeVar("A")
 

@@ -10,7 +10,7 @@ from typing import TypeAlias, cast
 import numpy as np
 
 from superopt.errors import IllTypedError
-from superopt.ops.filter_algorithms import Matrices
+from superopt.ops.bilinear.filter_algorithms import Matrices
 
 ProductAlgorithm: TypeAlias = Matrices
 """``out = result^T ((left x) * (right y))`` for the product of a matrix x [rows, inner] and a matrix y

@@ -20,7 +20,7 @@ from superopt.ops.base import (
     tensors,
 )
 from superopt.ops.roles import FusionRole, GateStep
-from superopt.ops.splits import SplitKind, Splits, TaskDimension, kind_of_axis
+from superopt.ops.sharded.splits import SplitKind, Splits, TaskDimension, kind_of_axis
 
 A = TypeVar("A")
 

@@ -16,7 +16,6 @@ from superopt.errors import IllTypedError
 from superopt.ir.bounds import surely_below, surely_even
 from superopt.ir.dimensions import Dimension, floor_divide
 from superopt.ir.types import ElementType, TensorType, ValueType
-from superopt.ops.activation import Activation, Relu, activate, activation_from_text
 from superopt.ops.base import (
     Operator,
     Work,
@@ -28,10 +27,11 @@ from superopt.ops.base import (
     same_element,
     tensors,
 )
+from superopt.ops.elementwise.activation import Activation, Relu, activate, activation_from_text
+from superopt.ops.images.windows import Padding, Window, explicit_padding, odd_windows, output_size, windows
 from superopt.ops.matrix import concrete
 from superopt.ops.roles import Product
-from superopt.ops.splits import SplitKind, Splits, TaskDimension, axis_by_axis
-from superopt.ops.windows import Padding, Window, explicit_padding, odd_windows, output_size, windows
+from superopt.ops.sharded.splits import SplitKind, Splits, TaskDimension, axis_by_axis
 
 A = TypeVar("A")
 

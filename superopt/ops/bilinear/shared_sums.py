@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TypeAlias
 
-from superopt.ops.filter_algorithms import Matrix
+from superopt.ops.bilinear.filter_algorithms import Matrix
 
 Terms: TypeAlias = "dict[int, Fraction]"
 """Coefficients, not 0, of terms by number."""

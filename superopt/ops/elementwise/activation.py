@@ -12,9 +12,9 @@ from superopt.domains import Domain
 from superopt.errors import IllTypedError
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops.base import OnnxForm, axis_of, register, require_float, tensors
-from superopt.ops.elementwise import UnaryElementwise
+from superopt.ops.elementwise.arithmetic import UnaryElementwise
 from superopt.ops.roles import FusionRole, GateStep
-from superopt.ops.splits import Splits, axis_by_axis
+from superopt.ops.sharded.splits import Splits, axis_by_axis
 
 A = TypeVar("A")
 

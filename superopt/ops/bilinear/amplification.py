@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superopt.ir.terms import Term, applications
-from superopt.ops.filter_algorithms import Matrices
+from superopt.ops.bilinear.filter_algorithms import Matrices
 from superopt.ops.traits import traits
 
 

@@ -19,7 +19,7 @@ from superopt.ir.dimensions import Dimension, floor_divide
 from superopt.ir.types import Division, ElementType, TensorType, ValueType
 from superopt.ops.base import Operator, Work, axis_of, moved_bytes, register, tensors
 from superopt.ops.roles import Divided
-from superopt.ops.sharding import divided, divisions_of, replicas_of
+from superopt.ops.sharded.sharding import divided, divisions_of, replicas_of
 
 A = TypeVar("A")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from superopt.ir.graph import GraphOperator, Weight
-from superopt.ops.activation import HardSigmoid
-from superopt.ops.order import Clip
+from superopt.ops.elementwise.activation import HardSigmoid
+from superopt.ops.elementwise.order import Clip
 
 
 def clip_of(gate: GraphOperator, factor: GraphOperator) -> Clip | None:

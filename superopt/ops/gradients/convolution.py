@@ -20,11 +20,11 @@ from superopt.ops.base import (
     same_element,
     tensors,
 )
-from superopt.ops.convolution import Conv
+from superopt.ops.images.convolution import Conv
+from superopt.ops.images.transposed import ConvTranspose
+from superopt.ops.images.windows import Padding, cut_or_pad, explicit_padding, output_size, windows
 from superopt.ops.matrix import concrete
-from superopt.ops.splits import SplitKind, Splits, TaskDimension
-from superopt.ops.transposed import ConvTranspose
-from superopt.ops.windows import Padding, cut_or_pad, explicit_padding, output_size, windows
+from superopt.ops.sharded.splits import SplitKind, Splits, TaskDimension
 
 A = TypeVar("A")
 

@@ -21,8 +21,7 @@ from superopt.ops.base import (
     require_rank,
     tensors,
 )
-from superopt.ops.splits import Splits, axis_by_axis
-from superopt.ops.windows import (
+from superopt.ops.images.windows import (
     Padding,
     Window,
     explicit_padding,
@@ -31,6 +30,7 @@ from superopt.ops.windows import (
     window_counts,
     windows,
 )
+from superopt.ops.sharded.splits import Splits, axis_by_axis
 
 A = TypeVar("A")
 

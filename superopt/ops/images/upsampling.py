@@ -13,7 +13,7 @@ from superopt.errors import IllTypedError
 from superopt.ir.bounds import surely_below
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops.base import Operator, Work, moved_bytes, register, require_float, require_rank, tensors
-from superopt.ops.splits import Splits, axis_by_axis
+from superopt.ops.sharded.splits import Splits, axis_by_axis
 
 A = TypeVar("A")
 Weights = npt.NDArray[np.int64]

@@ -7,10 +7,10 @@ from fractions import Fraction
 from typing import ClassVar, TypeVar
 
 from superopt.domains import Domain
-from superopt.ops.activation import rectified
-from superopt.ops.affine import ChannelOperator
 from superopt.ops.base import OnnxForm, register
-from superopt.ops.elementwise import BinaryElementwise, UnaryElementwise
+from superopt.ops.elementwise.activation import rectified
+from superopt.ops.elementwise.affine import ChannelOperator
+from superopt.ops.elementwise.arithmetic import BinaryElementwise, UnaryElementwise
 from superopt.ops.roles import FusionRole
 
 A = TypeVar("A")

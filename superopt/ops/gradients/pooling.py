@@ -12,11 +12,11 @@ from superopt.domains import Domain
 from superopt.ir.dimensions import Dimension, floor_divide
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops.base import Operator, equal_dimensions, register, require_rank, same_element, tensors
+from superopt.ops.images.pooling import AveragePool, MaxPool, Pool
+from superopt.ops.images.transposed import ConvTranspose
+from superopt.ops.images.upsampling import LinearUpsample, Weights
+from superopt.ops.images.windows import Padding, cut_or_pad, output_size, window_counts, windows
 from superopt.ops.matrix import concrete
-from superopt.ops.pooling import AveragePool, MaxPool, Pool
-from superopt.ops.transposed import ConvTranspose
-from superopt.ops.upsampling import LinearUpsample, Weights
-from superopt.ops.windows import Padding, cut_or_pad, output_size, window_counts, windows
 
 A = TypeVar("A")
 Counts: TypeAlias = "npt.NDArray[np.int64]"

@@ -25,7 +25,7 @@ from superopt.errors import DimensionMismatchError, IllTypedError
 from superopt.ir.bounds import is_multiple
 from superopt.ir.dimensions import Dimension, SymbolicDimension, symbol
 from superopt.ir.types import Division, ShardedType, TensorType, UnknownType, ValueType
-from superopt.ops.splits import SplitKind, Splits
+from superopt.ops.sharded.splits import SplitKind, Splits
 
 A = TypeVar("A")
 UNDIVIDED = Division()

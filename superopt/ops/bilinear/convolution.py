@@ -23,8 +23,7 @@ from superopt.ops.base import (
     require_rank,
     tensors,
 )
-from superopt.ops.convolution import Conv
-from superopt.ops.filter_algorithms import (
+from superopt.ops.bilinear.filter_algorithms import (
     KARATSUBA,
     FilterAlgorithm,
     Matrix,
@@ -34,9 +33,10 @@ from superopt.ops.filter_algorithms import (
     is_given,
     taps_of,
 )
+from superopt.ops.images.convolution import Conv
+from superopt.ops.images.windows import Padding, Window, explicit_padding, windows
 from superopt.ops.roles import Product
-from superopt.ops.splits import Splits, undivided
-from superopt.ops.windows import Padding, Window, explicit_padding, windows
+from superopt.ops.sharded.splits import Splits, undivided
 
 A = TypeVar("A")
 _TYPICAL: Mapping[str, tuple[object, ...]] = {"rows": (KARATSUBA, ()), "columns": ((), KARATSUBA)}

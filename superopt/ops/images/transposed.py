@@ -26,10 +26,10 @@ from superopt.ops.base import (
     same_element,
     tensors,
 )
-from superopt.ops.convolution import Conv, of_kernels
+from superopt.ops.images.convolution import Conv, of_kernels
+from superopt.ops.images.windows import Padding, odd_windows
 from superopt.ops.matrix import concrete
-from superopt.ops.splits import SplitKind, Splits, TaskDimension, axis_by_axis
-from superopt.ops.windows import Padding, odd_windows
+from superopt.ops.sharded.splits import SplitKind, Splits, TaskDimension, axis_by_axis
 
 A = TypeVar("A")
 

@@ -23,12 +23,12 @@ from superopt.ops.base import (
     same_element,
     tensors,
 )
-from superopt.ops.filter_algorithms import Matrix
-from superopt.ops.product_algorithms import DOT, STRASSEN, ProductAlgorithm, sizes_of
-from superopt.ops.product_schedule import ProductSchedule
+from superopt.ops.bilinear.filter_algorithms import Matrix
+from superopt.ops.bilinear.product_algorithms import DOT, STRASSEN, ProductAlgorithm, sizes_of
+from superopt.ops.bilinear.product_schedule import ProductSchedule
 from superopt.ops.roles import Product
-from superopt.ops.sharding import require_divisible
-from superopt.ops.splits import Splits, TaskDimension, kind_of_axis, undivided
+from superopt.ops.sharded.sharding import require_divisible
+from superopt.ops.sharded.splits import Splits, TaskDimension, kind_of_axis, undivided
 
 A = TypeVar("A")
 _TYPICAL: Mapping[str, tuple[object, ...]] = {"algorithm": (STRASSEN, DOT)}

@@ -1,0 +1,1 @@
+"""Convolutions and products by bilinear algorithms, which multiply less than the definition."""

@@ -1,0 +1,1 @@
+"""Operators that compute each element from those at its place: arithmetic, activations, order, choice."""

@@ -1,0 +1,1 @@
+"""Operators with windows over the last two axes: convolutions, poolings, upsampling."""
