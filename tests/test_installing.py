@@ -16,7 +16,7 @@ import pytest
 from starlette.requests import Request
 
 from superopt.axioms import load_axioms
-from superopt.cli.commands import service
+from superopt.cli.commands.service import processes
 from superopt.cli.main import run
 from superopt.equations import parse_equation
 from superopt.errors import MissingServiceError
@@ -160,7 +160,7 @@ def test_without_a_runtime_there_is_one_sentence(
 def test_the_service_needs_the_runtime_for_its_workers(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(service, "find_spec", lambda _: None)
+    monkeypatch.setattr(processes, "find_spec", lambda _: None)
     assert run([command]) == MissingServiceError.exit_code
     assert "`pip install onnxruntime`" in capsys.readouterr().err
 

@@ -17,7 +17,7 @@ import pytest
 
 import superopt
 from superopt.cli.commands.optimize import optimize
-from superopt.cli.commands.submit import submit
+from superopt.cli.commands.service.submit import submit
 from superopt.errors import InvalidOptionError
 from superopt.optimizer import Options
 from superopt.optimizer.search import searches

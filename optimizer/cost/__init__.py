@@ -2,7 +2,8 @@
 
 from superopt.optimizer.cost.estimate import estimate
 from superopt.optimizer.cost.graph_cost import GraphCost, PricedGroup
-from superopt.optimizer.cost.kernel import Kernel
+from superopt.optimizer.cost.kernels.kernel import Kernel
+from superopt.optimizer.cost.kernels.origin import Origin
 from superopt.optimizer.cost.latency import Latency, Recorded
 from superopt.optimizer.cost.memory import Memory, MemoryLimit
 from superopt.optimizer.cost.nominal import Nominal
@@ -14,7 +15,6 @@ from superopt.optimizer.cost.objective import (
     Price,
     Traffic,
 )
-from superopt.optimizer.cost.origin import Origin
 from superopt.optimizer.cost.profile import CostProfile, profile_of, read_profile
 from superopt.optimizer.cost.runtime.devices import physical_cores
 from superopt.optimizer.cost.runtime.session import Provider, device_name, runtime_version

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from superopt.optimizer.cost.kernel import Kernel
+from superopt.optimizer.cost.kernels.kernel import Kernel
 from superopt.optimizer.cost.objective import Estimating, Objective, Price
 
 

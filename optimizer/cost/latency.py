@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from superopt.errors import InvalidFileError
-from superopt.optimizer.cost.kernel import Kernel, main_operator
+from superopt.optimizer.cost.kernels.kernel import Kernel, main_operator
 from superopt.optimizer.cost.measuring.measurer import LAUNCH_MICROSECONDS, Measurement, Measurer
 from superopt.optimizer.cost.objective import NOISE, Price, is_free, rounded
 from superopt.optimizer.cost.roofline import PROBES, Roofline, calibrate, recorded_roofline

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from superopt.optimizer.cost.kernel import Kernel
+from superopt.optimizer.cost.kernels.kernel import Kernel
 from superopt.optimizer.cost.objective import Price, rounded
 
 FLOPS_PER_MICROSECOND = 60_000

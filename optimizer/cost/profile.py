@@ -17,7 +17,7 @@ from typing import cast
 
 from superopt.errors import InvalidFileError
 from superopt.files import write_atomically
-from superopt.optimizer.cost.kernel import main_operator
+from superopt.optimizer.cost.kernels.kernel import main_operator
 from superopt.optimizer.cost.latency import METHOD, Latency, key_prefix, stored_costs
 from superopt.optimizer.cost.measuring.measurer import Measurement
 from superopt.optimizer.cost.roofline import PROBES

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.elementwise.arithmetic import Add
 from superopt.ops.matrix import Matmul
-from superopt.optimizer.cost.kernel import Kernel, KernelStep, Source
+from superopt.optimizer.cost.kernels.kernel import Kernel, KernelStep, Source
 from superopt.optimizer.cost.machine import bytes_of
 from superopt.optimizer.cost.measuring.measurer import LAUNCH_MICROSECONDS, Measurer
 from superopt.optimizer.cost.store import CostStore

@@ -10,7 +10,7 @@ from superopt.ir.dimensions import Dimension, SymbolicDimension, as_symbol, subs
 from superopt.ir.graph import Graph
 from superopt.ir.types import TensorType, UnknownType
 from superopt.ops.base import Operator
-from superopt.optimizer.cost.origin import Origin
+from superopt.optimizer.cost.kernels.origin import Origin
 
 _UNKNOWN = 64
 """A size about which nothing is known."""

@@ -10,11 +10,11 @@ from superopt.ir.types import TensorType
 from superopt.ops.base import Operator
 from superopt.ops.opaque import Opaque
 from superopt.ops.traits import ALIASES
-from superopt.optimizer.cost.kernel import Kernel, KernelStep, Source
+from superopt.optimizer.cost.kernels.kernel import Kernel, KernelStep, Source
+from superopt.optimizer.cost.kernels.spelling import respelled
 from superopt.optimizer.cost.latency import Recorded
 from superopt.optimizer.cost.machine import bytes_of, number_of
 from superopt.optimizer.cost.objective import rounded
-from superopt.optimizer.cost.spelling import respelled
 from superopt.optimizer.cost.store import MemoryCostStore
 from superopt.optimizer.parallel.tasks import KernelTask, Task
 from superopt.optimizer.parallel.topology import DeviceKind

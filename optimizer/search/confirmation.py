@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from superopt.optimizer.cost.graph_cost import GraphCost
-from superopt.optimizer.cost.kernel import Kernel
+from superopt.optimizer.cost.kernels.kernel import Kernel
 from superopt.optimizer.cost.objective import Confirming
 
 

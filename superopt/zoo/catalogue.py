@@ -8,21 +8,22 @@ from dataclasses import dataclass
 from functools import partial
 
 from superopt.zoo.blueprint import Blueprint
-from superopt.zoo.networks.bert import bert_base, bert_large, light_bert
 from superopt.zoo.networks.dense import candle_uno, dlrm, light_mlp, mlp, mlp_mnist, xdl
-from superopt.zoo.networks.densenet import densenet121
-from superopt.zoo.networks.edsr import edsr
-from superopt.zoo.networks.encoder_decoder import light_transformer, transformer
-from superopt.zoo.networks.gpt2 import gpt2, light_gpt2
-from superopt.zoo.networks.inception import inception_v3
-from superopt.zoo.networks.llama import light_llama, llama, llama_block
-from superopt.zoo.networks.mobilenet import mobilenet_v3
-from superopt.zoo.networks.nasnet import nasnet_a
-from superopt.zoo.networks.nasrnn import nasrnn
+from superopt.zoo.networks.language.bert import bert_base, bert_large, light_bert
+from superopt.zoo.networks.language.encoder_decoder import light_transformer, transformer
+from superopt.zoo.networks.language.gpt2 import gpt2, light_gpt2
+from superopt.zoo.networks.language.llama import light_llama, llama, llama_block
+from superopt.zoo.networks.language.nasrnn import nasrnn
+from superopt.zoo.networks.language.recurrent import light_lstm_lm, lstm_lm, lstm_lm_operator, nmt
+from superopt.zoo.networks.language.vdcnn import vdcnn
 from superopt.zoo.networks.ncf import light_ncf, ncf
-from superopt.zoo.networks.recurrent import light_lstm_lm, lstm_lm, lstm_lm_operator, nmt
-from superopt.zoo.networks.repvgg import repvgg
-from superopt.zoo.networks.resnet import (
+from superopt.zoo.networks.vision.densenet import densenet121
+from superopt.zoo.networks.vision.edsr import edsr
+from superopt.zoo.networks.vision.inception import inception_v3
+from superopt.zoo.networks.vision.mobilenet import mobilenet_v3
+from superopt.zoo.networks.vision.nasnet import nasnet_a
+from superopt.zoo.networks.vision.repvgg import repvgg
+from superopt.zoo.networks.vision.resnet import (
     light_resnet18,
     light_resnet101,
     resnet18,
@@ -30,12 +31,11 @@ from superopt.zoo.networks.resnet import (
     resnet101,
     resnext50,
 )
-from superopt.zoo.networks.squeezenet import squeezenet
-from superopt.zoo.networks.unet import light_unet, unet
-from superopt.zoo.networks.vdcnn import vdcnn
-from superopt.zoo.networks.vgg import light_vgg16, vgg16, vgg19
-from superopt.zoo.networks.vit import vit_base
-from superopt.zoo.networks.yolo import yolov3_tiny
+from superopt.zoo.networks.vision.squeezenet import squeezenet
+from superopt.zoo.networks.vision.unet import light_unet, unet
+from superopt.zoo.networks.vision.vgg import light_vgg16, vgg16, vgg19
+from superopt.zoo.networks.vision.vit import vit_base
+from superopt.zoo.networks.vision.yolo import yolov3_tiny
 
 __all__ = ["FAMILY", "NETWORKS", "Network", "member"]
 

@@ -14,7 +14,9 @@ from typing import get_args
 import pytest
 
 from superopt.cli import choices
-from superopt.cli.commands import axiom, rule, selection
+from superopt.cli.commands import rule
+from superopt.cli.commands.axioms import axiom
+from superopt.cli.commands.library import selection
 from superopt.cli.main import run
 from superopt.cli.registry import COMPLETING
 from superopt.journeys.library.peers import PeerFormat

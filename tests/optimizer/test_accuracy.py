@@ -19,7 +19,7 @@ from superopt.ops.bilinear.convolution import BilinearConv
 from superopt.ops.elementwise.affine import BiasAdd
 from superopt.ops.images.convolution import Conv
 from superopt.optimizer.cost import GraphCost, Sizes
-from superopt.optimizer.cost.kernel import Kernel
+from superopt.optimizer.cost.kernels.kernel import Kernel
 from superopt.optimizer.cost.objective import Flops, Price
 from superopt.optimizer.pipeline.measured import Measured
 from superopt.optimizer.pipeline.prepare import Request

@@ -41,12 +41,12 @@ from superopt.optimizer.cost import (
     Traffic,
     objective_of,
 )
+from superopt.optimizer.cost.kernels.spelling import respelled
 from superopt.optimizer.cost.machine import Residence
 from superopt.optimizer.cost.measuring.kernel_model import input_of, kernel_model
 from superopt.optimizer.cost.measuring.measurer import LEAST_MICROSECONDS
 from superopt.optimizer.cost.objective import Objective
 from superopt.optimizer.cost.runtime.session import LoadedModel, profiled_model
-from superopt.optimizer.cost.spelling import respelled
 from tests.optimizer.graphs import Builder, dense_blocks, f32
 from tests.optimizer.models import lifted_text
 

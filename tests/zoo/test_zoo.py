@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from superopt import zoo
 from superopt.errors import InvalidOptionError
 from superopt.zoo import weights
-from superopt.zoo.networks import llama
+from superopt.zoo.networks.language import llama
 
 BATCHED = tuple(name for name in zoo.names() if name not in zoo.light_networks())
 # Hundreds of megabytes of weights add seconds and nothing else: only the small networks are run here.

@@ -8,7 +8,7 @@ from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import build_model
 from superopt.ops.base import attributes_of
 from superopt.ops.opaque import Opaque
-from superopt.optimizer.cost.kernel import Kernel
+from superopt.optimizer.cost.kernels.kernel import Kernel
 from superopt.optimizer.cost.machine import bytes_of
 from superopt.optimizer.cost.measuring.random_content import DTYPES, array_of, shape_of, signed_array_of
 from superopt.optimizer.cost.runtime.session import Array

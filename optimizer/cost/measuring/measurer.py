@@ -30,7 +30,7 @@ from superopt.onnx_io.changes.copies import (
     with_blocked_inputs,
 )
 from superopt.ops.shape import Reshape
-from superopt.optimizer.cost.kernel import Kernel, KernelStep, Source, can_be_blocked
+from superopt.optimizer.cost.kernels.kernel import Kernel, KernelStep, Source, can_be_blocked
 from superopt.optimizer.cost.machine import Residence, bytes_of
 from superopt.optimizer.cost.measuring.kernel_model import can_be_built, input_of, kernel_model
 from superopt.optimizer.cost.measuring.timing import Caches, fastest, timed, timed_if_long

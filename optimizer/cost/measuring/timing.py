@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-from superopt.optimizer.cost.kernel import Kernel
+from superopt.optimizer.cost.kernels.kernel import Kernel
 from superopt.optimizer.cost.machine import Residence, evicting_bytes
 from superopt.optimizer.cost.runtime.session import Array, BoundRun
 

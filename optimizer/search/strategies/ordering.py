@@ -22,7 +22,7 @@ from superopt.ops.roles import FusionRole
 from superopt.ops.traits import sums_products, traits
 from superopt.optimizer.cost import GraphCost, Launches
 from superopt.optimizer.cost.graph_cost import Update
-from superopt.optimizer.cost.kernel import SMALL_WEIGHTS, Kernel
+from superopt.optimizer.cost.kernels.kernel import SMALL_WEIGHTS, Kernel
 from superopt.optimizer.cost.machine import bytes_of, number_of
 from superopt.optimizer.cost.objective import Price, is_free
 from superopt.optimizer.fusion import TRANSPARENT

@@ -61,7 +61,7 @@ def prove(
 
 def _print_proof(equation: Equation, verdict: Verdict, output: Output) -> None:
     from superopt.axioms import load_axioms
-    from superopt.cli.commands.axiom import print_axioms
+    from superopt.cli.commands.axioms.axiom import print_axioms
     from superopt.verifier.certificates.certificate import format_certificate
 
     found = f"{verdict.milliseconds:.0f} ms by {verdict.prover} {verdict.version}"

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from superopt.ir.graph import Graph, NodeId
 from superopt.ir.types import TensorType
-from superopt.optimizer.cost.kernel import Kernel
+from superopt.optimizer.cost.kernels.kernel import Kernel
 from superopt.optimizer.cost.machine import bytes_of
 from superopt.optimizer.cost.objective import Price, rounded
 from superopt.optimizer.cost.sizes import Sizes

@@ -14,7 +14,7 @@ from superopt.errors import InvalidOptionError
 from superopt.zoo import weights
 from superopt.zoo.blueprint import Blueprint
 from superopt.zoo.builder import GraphBuilder
-from superopt.zoo.networks.transformer import causal_mask, product
+from superopt.zoo.networks.language.transformer import causal_mask, product
 
 __all__ = ["Sizes", "light_llama", "llama", "llama_block", "sizes_of_width"]
 

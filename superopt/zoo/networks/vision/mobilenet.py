@@ -7,7 +7,7 @@ from typing import Literal
 
 from superopt.zoo.blueprint import Blueprint
 from superopt.zoo.builder import GraphBuilder
-from superopt.zoo.networks.images import Images
+from superopt.zoo.networks.vision.images import Images
 from superopt.zoo.weights import RESIDUAL_GAIN
 
 __all__ = ["mobilenet_v3"]

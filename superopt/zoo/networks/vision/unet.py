@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from superopt.zoo import weights
 from superopt.zoo.blueprint import Blueprint
 from superopt.zoo.builder import Attribute, GraphBuilder
-from superopt.zoo.networks.images import Images
+from superopt.zoo.networks.vision.images import Images
 
 __all__ = ["light_unet", "unet"]
 

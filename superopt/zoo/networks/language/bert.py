@@ -13,7 +13,7 @@ import onnx
 from superopt.zoo import weights
 from superopt.zoo.blueprint import Blueprint
 from superopt.zoo.builder import Attribute, GraphBuilder
-from superopt.zoo.networks.transformer import (
+from superopt.zoo.networks.language.transformer import (
     decomposed_layer_norm,
     erf_gelu,
     first_token,

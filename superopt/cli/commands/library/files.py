@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from superopt.cli.choices import StatusName
-from superopt.cli.commands.coverage import FormatOption
+from superopt.cli.commands.library.coverage import FormatOption
 from superopt.cli.output import DatabaseOption, JsonOption, Output, destination, several
 from superopt.cli.progress import counted
 from superopt.cli.resource_usage import ResourceUsage

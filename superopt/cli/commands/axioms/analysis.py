@@ -138,7 +138,7 @@ def redundancy(
 
 def _names(axioms: AxiomSet, names: list[str] | None, family: str | None) -> list[str] | None:
     """The names of the axioms selected by options; None for all."""
-    from superopt.cli.commands.axiom import chosen_names
+    from superopt.cli.commands.axioms.axiom import chosen_names
 
     return chosen_names(axioms, names, family) if names or family is not None else None
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from superopt.zoo.blueprint import Blueprint
 from superopt.zoo.builder import GraphBuilder
-from superopt.zoo.networks.images import Images, Pads, Pair
+from superopt.zoo.networks.vision.images import Images, Pads, Pair
 
 __all__ = ["inception_v3"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from superopt.zoo import weights
 from superopt.zoo.blueprint import Blueprint
 from superopt.zoo.builder import GraphBuilder
-from superopt.zoo.networks.transformer import causal_mask, layer_norm, linear, product, sinusoids
+from superopt.zoo.networks.language.transformer import causal_mask, layer_norm, linear, product, sinusoids
 
 __all__ = ["light_transformer", "transformer"]
 

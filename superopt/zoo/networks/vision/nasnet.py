@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from superopt.zoo.blueprint import Blueprint
 from superopt.zoo.builder import GraphBuilder
-from superopt.zoo.networks.images import Images
+from superopt.zoo.networks.vision.images import Images
 
 __all__ = ["nasnet_a"]
 

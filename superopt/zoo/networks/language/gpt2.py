@@ -10,7 +10,7 @@ import numpy as np
 from superopt.zoo import weights
 from superopt.zoo.blueprint import Blueprint
 from superopt.zoo.builder import Attribute, GraphBuilder
-from superopt.zoo.networks.transformer import decomposed_layer_norm, require_positions, tanh_gelu
+from superopt.zoo.networks.language.transformer import decomposed_layer_norm, require_positions, tanh_gelu
 
 __all__ = ["gpt2", "light_gpt2"]
 

@@ -9,8 +9,8 @@ import numpy as np
 from superopt.zoo import weights
 from superopt.zoo.blueprint import Blueprint
 from superopt.zoo.builder import GraphBuilder
-from superopt.zoo.networks.images import Images
-from superopt.zoo.networks.transformer import erf_gelu, first_token, layer_norm, linear
+from superopt.zoo.networks.language.transformer import erf_gelu, first_token, layer_norm, linear
+from superopt.zoo.networks.vision.images import Images
 
 __all__ = ["vit_base"]
 

@@ -11,7 +11,7 @@ import numpy as np
 from superopt.zoo import weights
 from superopt.zoo.blueprint import Blueprint
 from superopt.zoo.builder import Attribute, GraphBuilder
-from superopt.zoo.networks.transformer import linear
+from superopt.zoo.networks.language.transformer import linear
 
 __all__ = ["light_lstm_lm", "lstm_lm", "lstm_lm_operator", "nmt"]
 

@@ -6,7 +6,7 @@ import math
 
 from superopt.zoo.blueprint import Blueprint
 from superopt.zoo.builder import GraphBuilder
-from superopt.zoo.networks.images import Images
+from superopt.zoo.networks.vision.images import Images
 
 __all__ = ["repvgg"]
 

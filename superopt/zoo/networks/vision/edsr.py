@@ -5,7 +5,7 @@ from __future__ import annotations
 from superopt.zoo import weights
 from superopt.zoo.blueprint import Blueprint
 from superopt.zoo.builder import GraphBuilder
-from superopt.zoo.networks.images import Images
+from superopt.zoo.networks.vision.images import Images
 
 __all__ = ["edsr"]
 

@@ -21,10 +21,10 @@ from superopt.ops.elementwise.clipping import clip_of
 from superopt.ops.opaque import Opaque
 from superopt.ops.roles import FusionRole
 from superopt.ops.traits import traits
+from superopt.optimizer.cost.kernels.origin import Origin
+from superopt.optimizer.cost.kernels.spelling import respelled
 from superopt.optimizer.cost.machine import Residence, bytes_of, number_of
-from superopt.optimizer.cost.origin import Origin
 from superopt.optimizer.cost.sizes import Sizes
-from superopt.optimizer.cost.spelling import respelled
 from superopt.optimizer.fusion import TRANSPARENT
 
 _BLOCKABLE_RANK = 4

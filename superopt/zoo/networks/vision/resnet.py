@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol
 
 from superopt.zoo.blueprint import Blueprint
 from superopt.zoo.builder import GraphBuilder
-from superopt.zoo.networks.images import Images
+from superopt.zoo.networks.vision.images import Images
 from superopt.zoo.weights import RESIDUAL_GAIN
 
 __all__ = ["light_resnet18", "light_resnet101", "resnet18", "resnet50", "resnet101", "resnext50"]

@@ -7,7 +7,7 @@ import numpy as np
 from superopt.zoo import weights
 from superopt.zoo.blueprint import Blueprint
 from superopt.zoo.builder import Attribute, GraphBuilder
-from superopt.zoo.networks.images import Images
+from superopt.zoo.networks.vision.images import Images
 
 __all__ = ["vdcnn"]
 

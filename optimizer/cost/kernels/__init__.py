@@ -1,0 +1,1 @@
+"""Kernels: what is priced, in a form that equal kernels share."""

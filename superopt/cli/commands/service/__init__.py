@@ -1,0 +1,1 @@
+"""Commands of the service and its database: serve, worker, submit, keys, db."""
