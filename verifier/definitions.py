@@ -48,7 +48,8 @@ class Module:
 class Closure:
     """All definitions reachable from given places, within the given packages.
 
-    A class in ``apart`` is followed only from definitions of its own package, or if it is a root itself.
+    A class in ``apart`` is followed only from definitions of the same one of the packages, or if it is a root
+    itself.
     """
 
     packages: tuple[str, ...]
@@ -105,7 +106,7 @@ class Closure:
         return frozenset(found - self._places)
 
     def _is_followed(self, place: Place, module: str) -> bool:
-        return place not in self.apart or _package(module) == _package(place[0])
+        return place not in self.apart or self._package(module) == self._package(place[0])
 
     def _entered(self, place: Place) -> Iterator[tuple[str, Definition]]:
         """Yield a definition that is reached for the first time, and for a class the members that are
@@ -165,12 +166,11 @@ class Closure:
         return None
 
     def _module(self, name: str) -> Module | None:
-        inside = any(name == package or name.startswith(f"{package}.") for package in self.packages)
-        return read_module(name) if inside else None
+        return None if self._package(name) is None else read_module(name)
 
-
-def _package(module: str) -> str:
-    return module.rpartition(".")[0]
+    def _package(self, module: str) -> str | None:
+        """The one of the packages that contains a module."""
+        return next((name for name in self.packages if module == name or module.startswith(f"{name}.")), None)
 
 
 @functools.cache

@@ -120,9 +120,10 @@ def _kind(why: str) -> str:
 
 
 def family_of(operator: str) -> str:
-    """The family of an operator, ``other`` for one that no longer exists."""
+    """The family of an operator: its module below ``superopt.ops``, such as ``images.pooling``; ``other`` for an
+    operator that no longer exists."""
     known = OPERATORS.get(operator)
-    return "other" if known is None else known.__module__.rpartition(".")[2]
+    return "other" if known is None else known.__module__.removeprefix("superopt.ops.")
 
 
 def _by_origin(verified: Iterable[Facts]) -> Iterable[OriginCount]:

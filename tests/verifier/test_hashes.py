@@ -66,7 +66,8 @@ def _moved(package: str, old: str, new: str) -> Edit:
         (folder / f"{old}.py").rename(folder / f"{new}.py")
         for path in copy.rglob("*.py"):
             text = path.read_text("utf-8")
-            moved = re.sub(rf"({package}\.|^    ){old}\b", rf"\g<1>{new}", text, flags=re.MULTILINE)
+            imported = rf"({package}\.|{package} import (?:[\w, ]*, )?|^    ){old}\b"
+            moved = re.sub(imported, rf"\g<1>{new}", text, flags=re.MULTILINE)
             path.write_text(moved, "utf-8")
 
     return edit
