@@ -223,7 +223,7 @@ class MeasuredTrial(Trial[PricedVariant]):
                 request.progress(replace(progress, seconds=request.seconds, until=until))
 
         def is_in_time() -> bool:
-            return time.monotonic() < searching.ends
+            return time.monotonic() < searching.ends and not request.cancel.is_interrupted
 
         limits = SearchLimits(
             deadline=searching.latest,

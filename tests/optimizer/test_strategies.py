@@ -120,8 +120,11 @@ def test_auto_finds_what_the_normal_form_is_in_the_way_of() -> None:
     blocked, free = (Descent().run(begin, known, watch).best.total for begin in (normal, start))
     assert normal.total < start.total
     assert free < 0.8 * blocked
+    told = list[Progress]()
     limits = SearchLimits(deadline=time.monotonic() + 60, patience=1000)
-    assert search_named("auto").run(start, known, Watch(limits)).best.total <= free
+    watch = Watch(limits, report=told.append, report_interval=0.0)
+    assert search_named("auto").run(start, known, watch).best.total <= free
+    assert all(after.best_cost <= before.best_cost for before, after in itertools.pairwise(told))
 
 
 def test_equal_blocks_are_equal_regions_and_solved_once() -> None:
