@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -16,7 +16,8 @@ from superopt.optimizer.cost.runtime.session import Array
 class Agreement:
     """Distance between two sets of outputs. ``max_rel_error`` is relative to the largest element of an
     output; ``excess`` is the distance in multiples of the tolerance, so outputs agree if it is at most 1.
-    ``is_conclusive`` is False if rounding alone changes an output by a large share of its size."""
+    ``is_conclusive`` is False if rounding alone changes an output by a large share of it. ``overflows``:
+    numbers of the original alone are beyond the range of floating point, which says nothing about rules."""
 
     agrees: bool
     max_abs_error: float
@@ -24,6 +25,7 @@ class Agreement:
     excess: float
     why: str = ""
     is_conclusive: bool = True
+    overflows: bool = False
 
     def and_also(self, other: Agreement) -> Agreement:
         """Combination of two agreements: the worse of each field."""
@@ -34,6 +36,7 @@ class Agreement:
             max(self.excess, other.excess),
             self.why or other.why,
             self.is_conclusive and other.is_conclusive,
+            self.overflows or other.overflows,
         )
 
 
@@ -92,6 +95,24 @@ def mismatch(left: Sequence[Leaf], right: Sequence[Leaf]) -> str:
     return ""
 
 
+def mismatched(why: str, left: Sequence[Leaf], right: Sequence[Leaf]) -> Agreement:
+    """The disagreement of two runs that ``mismatch`` says cannot be compared."""
+    return replace(disagreement(why), overflows=_overflows(left, right))
+
+
+def _overflows(left: Sequence[Leaf], right: Sequence[Leaf]) -> bool:
+    """Whether NaN and infinities on the right stand only where the left has some as well, and it has more or
+    others."""
+    pairs = [(a.array, b.array) for a, b in zip(left, right, strict=False) if a.is_real and b.is_real]
+    if len(pairs) != len([leaf for leaf in left if leaf.is_real]) or any(
+        a.shape != b.shape for a, b in pairs
+    ):
+        return False
+    return all(bool(np.all(np.isfinite(b) | ~np.isfinite(a))) for a, b in pairs) and any(
+        not np.all(np.isfinite(a)) for a, _ in pairs
+    )
+
+
 def compare_outputs(
     names: Sequence[str], left: Sequence[object], right: Sequence[object], tolerance: float | None
 ) -> Agreement:
@@ -102,7 +123,7 @@ def compare_outputs(
     ours, theirs = leaves(names, left), leaves(names, right)
     why = mismatch(ours, theirs)
     if why:
-        return disagreement(why)
+        return mismatched(why, ours, theirs)
     total = EQUAL
     for a, b in zip(ours, theirs, strict=True):
         total = total.and_also(_compare(a, b, tolerance))

@@ -43,7 +43,8 @@ _LOOK_SHARE = 0.05
 class Equivalence:
     """Verdict on two models, true if it ``passed``. ``weak``: the outputs hardly depended on the inputs, or
     mostly on rounding. ``max_rel_error`` is relative to the largest element of an output, ``tolerance`` is
-    the floor, ``sizes`` are the sets of sizes of open dimensions at which outputs were compared."""
+    the floor, ``sizes`` are the sets of sizes of open dimensions at which outputs were compared.
+    ``overflows``: the original alone computes NaN or infinities somewhere."""
 
     passed: bool
     samples: int
@@ -54,6 +55,7 @@ class Equivalence:
     weak: bool = False
     evidence: Evidence = field(default_factory=Evidence)
     sizes: tuple[Mapping[str, int], ...] = ()
+    overflows: bool = False
 
     def __bool__(self) -> bool:
         return self.passed
@@ -170,6 +172,7 @@ class _Check:
             weak=not self._alive,
             evidence=self._judge.evidence,
             sizes=self._sizes(),
+            overflows=total.overflows,
         )
 
     def _sizes(self) -> tuple[Mapping[str, int], ...]:

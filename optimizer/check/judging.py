@@ -14,7 +14,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from superopt.optimizer.check.compare import EQUAL, Agreement, Leaf, difference, disagreement, mismatch
+from superopt.optimizer.check.compare import (
+    EQUAL,
+    Agreement,
+    Leaf,
+    difference,
+    disagreement,
+    mismatch,
+    mismatched,
+)
 from superopt.optimizer.check.distance import MULTIPLE, NONE, Distance, distance, floor_of
 from superopt.optimizer.check.error_baseline import ErrorBaseline, Precise
 from superopt.optimizer.check.sampling import CONCLUSIVE_SHARE, Sample
@@ -68,7 +76,7 @@ class Judge:
         matters and the floor is absolute, too."""
         why = mismatch(ours, theirs)
         if why:
-            return disagreement(why)
+            return mismatched(why, ours, theirs)
         total = EQUAL
         for a, b in zip(ours, theirs, strict=True):
             settle = (settled or {}).get(a.name, _as_it_is)

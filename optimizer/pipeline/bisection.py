@@ -98,8 +98,8 @@ def first_difference(steps: int, is_equal: Callable[[int], bool | None]) -> int 
 
 
 def exceeds_rounding(equivalence: Equivalence) -> bool:
-    """Whether outputs were compared, and differ by more than rounding explains."""
-    if equivalence.passed or not equivalence.samples:
+    """Whether outputs were compared, and differ by more than rounding and overflow explain."""
+    if equivalence.passed or not equivalence.samples or equivalence.overflows:
         return False
     if math.isinf(equivalence.max_rel_error):
         return True

@@ -32,7 +32,7 @@ def _read_object(path: Path, expected: str) -> Mapping[str, object]:
         content: object = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidFileError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidFileError(f"{path}: expected {expected} in JSON: {error}") from None
     if not isinstance(content, dict):
         raise InvalidFileError(f"{path}: expected {expected}, a JSON object")

@@ -65,6 +65,8 @@ def decide(
 ) -> Decision | tuple[Dimension, Dimension]:
     """Whether the clause holds for all values of its symbols, or two sizes that must be equal for it to hold.
     Raises InvalidEquationError for an unknown name or function."""
+    if _is_about_parity(condition, types, attributes):
+        return Decision.ASSUMED if condition.right is None else Decision.OPEN
     if holds(condition, types, attributes):
         return Decision.HOLDS
     match condition:
@@ -78,20 +80,40 @@ def decide(
             pass
     left = _quantity(condition.left, types, attributes)
     right = 1 if condition.right is None else _quantity(condition.right, types, attributes)
-    if isinstance(left, tuple) and isinstance(right, tuple):
-        pairs = list(zip(left, right, strict=False)) if len(left) == len(right) else []
-    else:
-        pairs = [(left, right)]
-    unequal = next((pair for pair in pairs if pair[0] != pair[1]), None)
-    if unequal is None or not any(map(_is_symbolic, unequal)):
+    if condition.relation in ("", "="):
+        return _equality(left, right)
+    return Decision.OPEN if _is_symbolic(left) or _is_symbolic(right) else Decision.FAILS
+
+
+def _is_about_parity(
+    condition: Condition, types: Mapping[str, TensorType], attributes: Mapping[str, object]
+) -> bool:
+    """Whether the clause asks if a size that is a symbol is odd or even."""
+    sides = [condition.left] if condition.right is None else [condition.left, condition.right]
+    values = (_quantity(side, types, attributes) for side in sides)
+    numbers = (part for value in values for part in (value if isinstance(value, tuple) else (value,)))
+    return any(
+        isinstance(number, SymbolicDimension) and not _PARITY.symbols.isdisjoint(number.symbols)
+        for number in numbers
+    )
+
+
+def _equality(left: Quantity, right: Quantity) -> Decision | tuple[Dimension, Dimension]:
+    """The decision of an equality that does not hold for all values of its symbols: two sizes that must be
+    equal for it to hold, or that it holds for none."""
+    if isinstance(left, TensorType) and isinstance(right, TensorType) and left.element is right.element:
+        left, right = left.shape, right.shape
+    if isinstance(left, tuple) != isinstance(right, tuple):
         return Decision.FAILS
-    if any(isinstance(side, SymbolicDimension) and side == _PARITY for side in unequal):
-        return Decision.ASSUMED
-    one, other = unequal
-    numbers = isinstance(one, int | SymbolicDimension) and isinstance(other, int | SymbolicDimension)
-    if condition.relation in ("", "=") and numbers:
-        return cast("tuple[Dimension, Dimension]", unequal)
-    return Decision.OPEN if numbers else Decision.FAILS
+    ours: tuple[object, ...] = left if isinstance(left, tuple) else (left,)
+    theirs: tuple[object, ...] = right if isinstance(right, tuple) else (right,)
+    unequal = [pair for pair in zip(ours, theirs, strict=False) if pair[0] != pair[1]]
+    if len(ours) != len(theirs) or not unequal:
+        return Decision.FAILS
+    one, other = unequal[0]
+    if not isinstance(one, int | SymbolicDimension) or not isinstance(other, int | SymbolicDimension):
+        return Decision.FAILS
+    return Decision.FAILS if isinstance(one, int) and isinstance(other, int) else (one, other)
 
 
 def odd_sizes(

@@ -147,7 +147,9 @@ def test_what_nobody_infers_a_shape_of_is_measured_at_the_one_that_a_run_shows()
 def test_a_tiny_kernel_costs_less_than_a_run(latency: Latency) -> None:
     b = Builder()
     (group,) = cost_of(b.graph(b.add(Softmax(), b.input("x", 4, 4))), latency).groups
-    run = LoadedModel(kernel_model(group.kernel), 1).bind({"x0": np.ones((4, 4), np.float32)})
+    run = LoadedModel(kernel_model(group.kernel), 1).bind(
+        {name: np.ones((4, 4), np.float32) for name in group.kernel.source_names}
+    )
     assert 0 < 2 * group.price.cost < min(run.microseconds() for _ in range(200))
 
 
@@ -243,7 +245,7 @@ def test_numbers_that_decide_a_fusion_are_kept() -> None:
     (group,) = GraphCost.of(lifted.graph, Flops(), Sizes(lifted.graph, {}, Origin(lifted))).groups
     model = kernel_model(group.kernel)
     with profiled_model(model, threads=1) as loaded:
-        loaded.run({"x0": np.ones((64, 64), np.float32)})
+        loaded.run({group.kernel.source_names[0]: np.ones((64, 64), np.float32)})
         (run,) = loaded.end_profile()
     assert [kernel.operator for kernel in run] == ["Gelu"]
 

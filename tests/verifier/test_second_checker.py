@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +15,10 @@ from superopt.axioms import load_axioms
 from superopt.equations import format_equation, parse_equation, parse_term
 from superopt.ir.numbers import AttributeVariable
 from superopt.ir.terms import Equation
+from superopt.substitution_db.rules.certificates import read_stored
 from superopt.verifier.certificates.certificate import Certificate, Link
 from tests.verifier.second_checker import Answer, judge
-from tests.verifier.second_checker.alterations import ALTERATIONS, altered
+from tests.verifier.second_checker.alterations import ALTERATIONS, Proof, altered
 from tests.verifier.second_checker.comparison import compared, shipped_proofs
 
 EVERY = 19
@@ -29,6 +33,20 @@ def test_the_checkers_agree_on_shipped_certificates_of_all_kinds() -> None:
     results = [compared("stored", proof, axioms) for proof in proofs]
     assert not [str(result) for result in results if not result.agree]
     assert sum(result.ours.answer is Answer.ACCEPTED for result in results) > 50
+
+
+def _forged() -> Iterator[Proof]:
+    for line in (Path(__file__).parent / "forged_certificates.jsonl").read_text("utf-8").splitlines():
+        yield read_stored(json.loads(line))
+
+
+@pytest.mark.parametrize("proof", tuple(_forged()), ids=lambda proof: format_equation(proof[0])[:60])
+def test_both_checkers_refuse_false_rules_above_the_ranks_that_a_sloppy_bound_gives(proof: Proof) -> None:
+    """Each rule is false at one rank only, up to 9, which literal shapes, axes in conditions, arithmetic with
+    axes, or comparisons of symbols could hide."""
+    result = compared("forged", proof, load_axioms().by_name)
+    assert result.ours.answer is not Answer.ACCEPTED
+    assert result.theirs
 
 
 def _open_axes(equation: Equation) -> set[AttributeVariable]:

@@ -7,13 +7,15 @@ removed from every tensor that has it, the same step fails at the next lower ran
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from superopt.errors import IllTypedError
 from superopt.ir.numbers import AttributeVariable
 from superopt.ir.terms import (
     Application,
     ConditionCall,
+    ConditionName,
+    ConditionTerm,
     Equation,
     Term,
     applications,
@@ -21,11 +23,15 @@ from superopt.ir.terms import (
 from superopt.ops.base import OPERATORS
 from superopt.rewriting.claims import most_rank
 
+HIGHEST = 32
+"""A rule whose numbers ask for more ranks is unproved: the cases would be too many."""
+
 
 def largest_rank(goal: Equation, used: Iterable[Equation] = (), met: Iterable[Term] = ()) -> int:
     """Return the rank bound for a rule with a proof that uses these axioms and passes through these terms.
 
-    Without them, the bound covers the rule itself only. Raises IllTypedError if no bound is known.
+    Without them, the bound covers the rule itself only. Raises IllTypedError if no bound is known, or
+    one above ``HIGHEST``.
     """
     limit = most_rank(goal)
     if limit is not None:
@@ -35,12 +41,14 @@ def largest_rank(goal: Equation, used: Iterable[Equation] = (), met: Iterable[Te
     terms = [*applications(*met, *(term for equation in every for term in equation.terms))]
     places = [_positions(term) for term in terms]
     axes = [value for term in terms for value in _axes(term)] + [n for each in every for n in _named(each)]
+    fixed = [rank for term in terms for rank in _lengths(term)] + [n for each in every for n in _ranks(each)]
     left = max([0, *places, *(axis + 1 for axis in axes if axis >= 0)])
-    right = max([0, *places, *(-axis for axis in axes if axis < 0)])
-    variables = sum(1 for name in goal.attribute_variables if _is_axis(goal, name))
+    right = max([0, *places, *(-axis for axis in axes if axis < 0), *fixed])
     levels = 1 + sum(1 for term in terms if OPERATORS[term.operator].repeats)
-    said = [number + 1 for equation in every for number in _ranks(equation)]
-    return max([levels * (left + variables) + right + 2, *said])
+    bound = levels * (left + len(axis_variables(goal))) + right + 2
+    if bound > HIGHEST:
+        raise IllTypedError(f"expected numbers that ask for ranks up to {HIGHEST} to be checked, got {bound}")
+    return bound
 
 
 def _positions(term: Application) -> int:
@@ -55,36 +63,51 @@ def _axes(term: Application) -> Iterable[int]:
     return (value,) if isinstance(value, int) else ()
 
 
-def _is_axis(goal: Equation, name: str) -> bool:
-    return any(
-        attribute == "axis" and value == AttributeVariable(name)
-        for term in goal.applications
-        for attribute, value in term.attributes
-    )
+def _lengths(term: Application) -> Iterable[int]:
+    """Yield the rank that a constant's shape gives as numbers."""
+    shape = term.attribute("shape")
+    return (len(shape),) if isinstance(shape, tuple) else ()
+
+
+def axis_variables(goal: Equation) -> frozenset[str]:
+    """Return the attribute variables that are axes."""
+    values = (value for term in goal.applications for name, value in term.attributes if name == "axis")
+    return frozenset(value.name for value in values if isinstance(value, AttributeVariable))
 
 
 def _named(equation: Equation) -> Iterable[int]:
-    """Yield the axes in conditions, as in ``dim(x, -1)`` and ``axis(x, a) != 2``."""
-    for call in _calls(equation):
-        yield from (each for each in call.arguments if isinstance(each, int))
+    """Yield the axes in conditions, as in ``dim(x, -1)``, ``axis(x, a) != 2`` and ``a > 2``."""
+    axes = axis_variables(equation)
     for condition in equation.conditions:
-        sides = (condition.left, condition.right)
-        if any(isinstance(side, ConditionCall) and side.function == "axis" for side in sides):
+        sides = [side for side in (condition.left, condition.right) if side is not None]
+        for side in sides:
+            yield from _within(side)
+        if any(_is_axis(side, axes) for side in sides):
             yield from (side for side in sides if isinstance(side, int))
 
 
+def _within(term: ConditionTerm) -> Iterable[int]:
+    """Yield the numbers among the arguments of calls."""
+    for argument in term.arguments if isinstance(term, ConditionCall) else ():
+        if isinstance(argument, int):
+            yield argument
+        yield from _within(argument)
+
+
+def _is_axis(side: ConditionTerm, axes: Set[str]) -> bool:
+    if isinstance(side, ConditionCall):
+        return side.function == "axis"
+    return isinstance(side, ConditionName) and side.name in axes
+
+
 def _ranks(equation: Equation) -> Iterable[int]:
-    """Yield the ranks in the conditions and declared types of an equation."""
+    """Yield the ranks in conditions and declared types; ``leading`` leaves out one axis."""
     yield from (len(type_.shape) for _, type_ in equation.types)
     for condition in equation.conditions:
         sides = (condition.left, condition.right)
-        if any(isinstance(side, ConditionCall) for side in sides):
+        yield from (len(side) + 1 for side in sides if isinstance(side, tuple))
+        if any(isinstance(side, ConditionCall) and side.function == "rank" for side in sides):
             yield from (abs(side) for side in sides if isinstance(side, int))
 
 
-def _calls(equation: Equation) -> Iterable[ConditionCall]:
-    sides = (side for each in equation.conditions for side in (each.left, each.right))
-    return (side for side in sides if isinstance(side, ConditionCall))
-
-
-__all__ = ["largest_rank"]
+__all__ = ["HIGHEST", "axis_variables", "largest_rank"]

@@ -144,14 +144,18 @@ class Kernel:
             for index, port in step.operands
         )
 
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """The names of the sources in a model of the kernel: none that the bodies of its opaque nodes are
+        likely to read, which have names of the user's."""
+        return tuple(f"superopt/{'w' if s.is_weight else 'x'}{i}" for i, s in enumerate(self.sources))
+
     def to_graph(self) -> Graph:
         """The kernel as a graph: computed sources become inputs, the others weights."""
         editor = Graph.empty().edit()
         sources = [
-            editor.add(
-                Weight(f"w{i}", source.type) if source.is_weight else Input(f"x{i}", source.type)
-            ).value
-            for i, source in enumerate(self.sources)
+            editor.add((Weight if source.is_weight else Input)(name, source.type)).value
+            for name, source in zip(self.source_names, self.sources, strict=True)
         ]
         nodes: list[NodeId] = []
         for step in self.steps:

@@ -28,14 +28,12 @@ def can_be_built(kernel: Kernel) -> bool:
 
 
 def kernel_model(kernel: Kernel) -> bytes:
-    """The kernel as a model, in the oldest common opset that has all of its operators. Inputs are called
-    ``x`` and weights ``w`` with the index of the source."""
+    """The kernel as a model, in the oldest common opset that has all of its operators. Inputs and
+    weights have the kernel's ``source_names``."""
     graph = kernel.to_graph()
     weights = {
-        f"w{index}": array_of(source.type)
-        if source.content is None
-        else _constant(source.type, source.content)
-        for index, source in enumerate(kernel.sources)
+        name: array_of(source.type) if source.content is None else _constant(source.type, source.content)
+        for name, source in zip(kernel.source_names, kernel.sources, strict=True)
         if source.is_weight
     }
     if kernel.origin is not None:

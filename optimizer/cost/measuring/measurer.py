@@ -187,9 +187,12 @@ class Measurer:
             min(_MOST_COPIES, _FULL_RUN / max(alone.microseconds, 1.0), _MOST_COPIED_BYTES / max(size, 1))
         )
         count = max(count, 1)
-        shared = {f"w{i}" for i, s in enumerate(kernel.sources) if s.is_weight and i not in own}
-        if not _concerns_images(kernel):
-            shared.update(f"x{i}" for i, s in enumerate(kernel.sources) if not s.is_weight)
+        shares_inputs = not _concerns_images(kernel)
+        shared = {
+            name
+            for index, (name, source) in enumerate(zip(kernel.source_names, kernel.sources, strict=True))
+            if (index not in own if source.is_weight else shares_inputs)
+        }
         copies = side_by_side(model, count, shared=shared, blocked=blocked)
         feeds = _feeds_of_copies(kernel, count, shared, blocked)
         restored = self._restored(copies, feeds, alone, count) if alone.restored else 0
@@ -239,9 +242,10 @@ class Measurer:
             step = KernelStep(Reshape(flat.shape), ((-1, 0),), (flat,))
             kernel = Kernel((Source(type_, blocked=True),), (step,), ((0, 0),))
             model = kernel_model(kernel)
-            one = side_by_side(model, 1, blocked=("x0",))
-            taken = self._fastest(kernel, one, _feeds_of_copies(kernel, 1, (), ("x0",)))
-            taken -= self._base(kernel, model, ("x0",)) + LAUNCH_MICROSECONDS
+            blocked = kernel.source_names
+            one = side_by_side(model, 1, blocked=blocked)
+            taken = self._fastest(kernel, one, _feeds_of_copies(kernel, 1, (), blocked))
+            taken -= self._base(kernel, model, blocked) + LAUNCH_MICROSECONDS
             self._restoring[type_] = max(taken, 0.0)
         return self._restoring[type_]
 
@@ -272,12 +276,15 @@ def _concerns_images(kernel: Kernel) -> bool:
 
 def _blocked_inputs(kernel: Kernel) -> tuple[str, ...]:
     return tuple(
-        f"x{i}" for i, source in enumerate(kernel.sources) if source.blocked and not source.is_weight
+        name
+        for name, source in zip(kernel.source_names, kernel.sources, strict=True)
+        if source.blocked and not source.is_weight
     )
 
 
 def _types(kernel: Kernel, inputs: Sequence[str]) -> tuple[TensorType, ...]:
-    return tuple(kernel.sources[int(name[1:])].type for name in inputs)
+    types = {name: source.type for name, source in zip(kernel.source_names, kernel.sources, strict=True)}
+    return tuple(types[name] for name in inputs)
 
 
 def _own_weights(kernel: Kernel) -> frozenset[int]:
@@ -293,10 +300,10 @@ def _own_weights(kernel: Kernel) -> frozenset[int]:
 
 def _feeds(kernel: Kernel, blocked: Sequence[str]) -> dict[str, Array]:
     feeds: dict[str, Array] = {}
-    for index, source in enumerate(kernel.sources):
+    for index, (name, source) in enumerate(zip(kernel.source_names, kernel.sources, strict=True)):
         if not source.is_weight:
             array = input_of(kernel, index)
-            feeds[f"x{index}"] = _made_from(array) if f"x{index}" in blocked else array
+            feeds[name] = _made_from(array) if name in blocked else array
     return feeds
 
 

@@ -202,8 +202,11 @@ def replay(
             recording.require_equal(start, lowered, recorded, database=database)
         is_apart = cast("Mapping[str, object]", recorded.get("options") or {}).get("external_data")
         (lowered.save_with_data if is_apart else lowered.save)(out)
-    output.document({"path": str(out), "nodes": lowered.node_count})
+    changed = lowered.source.adapted
+    output.document({"path": str(out), "nodes": lowered.node_count, "adapted": list(changed)})
     output.line(f"{shown(out)}: {several(lowered.node_count, 'node')}")
+    if changed:
+        output.line(f"not the whole of what was given: the report says {' and '.join(changed)}")
 
 
 def report_page(

@@ -111,8 +111,18 @@ def converted_as_recorded(model: LoweredModel, report: Mapping[str, object]) -> 
 
 def _recorded(report: Mapping[str, object]) -> list[tuple[str, str]]:
     """The kinds and variants of the conversions that were accepted."""
-    tried = cast("Sequence[Mapping[str, object]]", section_of(report, "conversions").get("tried") or ())
-    return [(str(one.get("kind")), str(one.get("variant") or "")) for one in tried if one.get("accepted")]
+    tried = section_of(report, "conversions").get("tried") or ()
+    if not isinstance(tried, Sequence) or not all(isinstance(one, Mapping) for one in tried):
+        raise InvalidFileError(f"report: conversions.tried: expected a list of objects, got {tried!r:.60}")
+    conversions = cast("Sequence[Mapping[str, object]]", tried)
+    return [
+        (str(one.get("kind")), str(one.get("variant") or "")) for one in conversions if one.get("accepted")
+    ]
+
+
+def is_converted(report: Mapping[str, object]) -> bool:
+    """Whether the model of a report was converted after the search."""
+    return bool(_recorded(report))
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,4 +285,4 @@ def _lowered(candidate: Candidate, model: LoweredModel) -> LoweredModel:
     return replace(LoweredModel.of_source(source, {}), inline_limit=model.inline_limit)
 
 
-__all__ = ["converted", "converted_as_recorded", "kinds_of", "without_conversions"]
+__all__ = ["converted", "converted_as_recorded", "is_converted", "kinds_of", "without_conversions"]

@@ -24,6 +24,7 @@ def _scatter_nd(site: Site) -> tuple[Value, ...]:
     table, indices = site.type(0), site.moved(1)
     if table.rank != 2 or indices.rank < 2 or indices.shape[-1] != 1:
         raise NotLiftedError("it does not add to the rows of a matrix")
+    _require_known_sizes(site)
     numbers = site.add(Reshape(indices.shape[:-1]), site.value(1))
     return _with_rows(site, numbers, site.value(2))
 
@@ -74,8 +75,15 @@ def _rows(site: Site) -> Value | None:
         return None
     if own.shape != (places.shape[0], 1) or places.shape[1] != table.shape[1]:
         return None
+    _require_known_sizes(site)
     site.read_beside(1)
     return site.add(Reshape(own.shape[:1]), column)
+
+
+def _require_known_sizes(site: Site) -> None:
+    """Rows are added to a table of known sizes only: ONNX could not be given others."""
+    if not all(isinstance(size, int) for size in site.type(0).shape):
+        raise NotLiftedError("the sizes of the table are known at run time only")
 
 
 def _before(site: Site, value: Value, kind: type[Reshape | Broadcast]) -> Value:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
+from superopt.ir.numbers import NumberExpression, names_of
 from superopt.ir.terms import (
     AttributeVariable,
     Condition,
@@ -22,6 +23,7 @@ from superopt.verifier.certificates.certificate import Certificate
 from tests.verifier.second_checker.typing_state import UnknownCasesError
 
 RESHAPED_RANK = 5
+MOST_RANK = 32
 
 
 def highest_rank(goal: Equation, axioms: Sequence[Equation], certificate: Certificate) -> int:
@@ -34,13 +36,15 @@ def highest_rank(goal: Equation, axioms: Sequence[Equation], certificate: Certif
     conditions = [*goal.conditions, *(c for axiom in axioms for c in axiom.conditions)]
     if any(_moves_freely(term) for term in terms):
         return RESHAPED_RANK
-    front, back, named_rank = 0, 0, 0
+    front, back = 0, 0
     variables: set[str] = set()
     broadcasts: set[Term] = set()
     for part in applications(*every):
         positions = OPERATORS[part.operator].positions or 0
         front, back = max(front, positions), max(back, positions)
         for name, value in _attributes(part).items():
+            if name == "shape" and isinstance(value, tuple):
+                back = max(back, len(cast("tuple[object, ...]", value)))
             numbers = (value,) if name == "axis" else value if name == "perm" else ()
             if isinstance(value, AttributeVariable):
                 continue
@@ -66,10 +70,39 @@ def highest_rank(goal: Equation, axioms: Sequence[Equation], certificate: Certif
                     front, back = max(front, axis + 1), max(back, -axis)
                 elif isinstance(axis, ConditionName):
                     variables.add(axis.name)
-        named_rank = max(named_rank, *_numbers(condition), 0)
-    named_rank = max([named_rank, *(len(declared.shape) for _, declared in goal.types)])
+        back = max(back, *_numbers(condition), *_lengths(condition), 0)
+        for axis in _compared_axes(condition, variables):
+            front, back = max(front, axis + 1), max(back, -axis)
+    back = max([back, *(len(declared.shape) for each in (goal, *axioms) for _, declared in each.types)])
     bound = (1 + len(broadcasts)) * (front + len(variables)) + back + 2
-    return max(bound, named_rank + 1 if named_rank else 0)
+    if bound > MOST_RANK:
+        raise UnknownCasesError("more ranks than are checked")
+    return bound
+
+
+def _lengths(condition: Condition) -> Iterator[int]:
+    for side in (condition.left, condition.right):
+        if isinstance(side, tuple):
+            yield len(side) + 1
+
+
+def _compared_axes(condition: Condition, variables: set[str]) -> Iterator[int]:
+    """Numbers that an axis is compared with; raises UnknownCasesError for what else a condition does with
+    an axis."""
+    sides = [side for side in (condition.left, condition.right) if side is not None]
+    waiting: list[ConditionTerm] = [*sides]
+    while waiting:
+        term = waiting.pop()
+        if isinstance(term, ConditionCall):
+            waiting += term.arguments
+        elif isinstance(term, NumberExpression) and names_of(term) & variables:
+            raise UnknownCasesError("a condition calculates with an axis")
+    bare = [isinstance(side, ConditionName) and side.name in variables for side in sides]
+    if any(bare) and not all(one or isinstance(side, int) for one, side in zip(bare, sides, strict=True)):
+        raise UnknownCasesError("a condition compares an axis with what is none")
+    calls = [isinstance(side, ConditionCall) and side.function == "axis" for side in sides]
+    if any(bare) or any(calls):
+        yield from (side for side in sides if isinstance(side, int))
 
 
 def _moves_freely(term: Term) -> bool:
