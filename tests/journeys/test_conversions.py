@@ -73,6 +73,27 @@ def test_float16_is_smaller_and_equal_within_its_tolerance(
 
 
 @pytest.mark.parametrize(
+    ("tried", "code", "message"),
+    [
+        ([{"kind": "float16", "variant": "", "accepted": True}], 1, "is not equivalent"),
+        (5, 2, "conversions.tried: expected a list of objects, got 5"),
+        ([5], 2, "conversions.tried: expected a list of objects, got [5]"),
+    ],
+)
+def test_a_report_of_a_stranger_converts_nothing_wrongly(
+    path: Path, tried: object, code: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path.write_bytes(products(1e6).SerializeToString())
+    report = report_of(path) | {"conversions": {"of": "original", "tried": tried}}
+    assert report["returned"] == "original"
+    forged, out = path.with_name("forged.json"), path.with_name("forged.onnx")
+    forged.write_text(json.dumps(report))
+    assert run(["replay", str(path), str(forged), "-o", str(out)]) == code
+    assert message in capsys.readouterr().err
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
     ("scale", "why"),
     [(0.1, "equal, but not certainly faster: measured"), (1e6, "not equal: ")],
     ids=["ONNX Runtime has no faster kernels", "weights that float16 cannot hold"],

@@ -87,6 +87,7 @@ DIFFERENT = Equivalence(
         (replace(DIFFERENT, max_rel_error=5e-4, tolerance=1e-12), False),
         (replace(DIFFERENT, max_rel_error=5e-2, tolerance=1e-2), False),
         (replace(DIFFERENT, evidence=Evidence(excess=3.0)), False),
+        (replace(DIFFERENT, max_rel_error=math.inf, overflows=True), False),
     ],
 )
 def test_rounding_makes_no_rule_suspect(equivalence: Equivalence, said: bool) -> None:  # noqa: FBT001

@@ -20,6 +20,18 @@ def test_a_branch_is_measured_with_what_it_reads_from_outside() -> None:
     assert objective.measured == len(cost.groups) == 1
 
 
+def test_a_branch_may_read_what_kernels_would_call_their_own() -> None:
+    weights = ", ".join(f"float[2,2] {name} = {{1, 2, 3, 4}}" for name in ("w0", "w1", "w2", "w3"))
+    lifted = lifted_text(
+        f"(bool c, float[2,2] x0) => (float[2,2] y) <{weights}> {{ x1 = MatMul(x0, w0) y = If (c)"
+        " <then_branch = a () => (float[2,2] p) { q = MatMul(x1, w3) p = MatMul(q, w1) },"
+        "  else_branch = b () => (float[2,2] r) { r = MatMul(x1, w2) }> }"
+    )
+    objective = Latency(MemoryCostStore(), threads=1)
+    cost = GraphCost.of(lifted.graph, objective, Sizes(lifted.graph, {}, Origin(lifted)))
+    assert objective.measured == len(cost.groups) == 2
+
+
 def test_a_branch_is_measured_whatever_the_sizes_mean_for_the_other() -> None:
     """At the sizes of the run the branch that is not taken would be refused."""
     lifted = lifted_text(

@@ -93,6 +93,17 @@ def test_what_replaces_numbers_stays_as_it_is() -> None:
     assert (operator, why) == ("ScatterND", "it puts numbers in place of others")
 
 
+def test_a_table_of_sizes_that_are_open_stays_as_it_is() -> None:
+    """As in graph networks: messages are added to as many nodes as the graph has."""
+    content = model(
+        [node("ScatterND", "t i u", "y", reduction="add")],
+        [*INPUTS, value("t", ["nodes", WIDTH])],
+        [value("y", ["nodes", WIDTH])],
+    ).SerializeToString()
+    ((_, operator, why),) = lift(load_model(content)).opaque
+    assert (operator, why) == ("ScatterND", "the sizes of the table are known at run time only")
+
+
 IMAGE = np.random.default_rng(0).integers(-3, 3, (2, 3, 7, 9)).astype(np.float32)
 """Many maxima are equal: the first one counts."""
 
