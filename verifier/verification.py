@@ -22,7 +22,7 @@ from superopt.verifier.prove.proof_search import PATIENT, QUICK, Proof, confirma
 from superopt.verifier.prove.solver import least
 from superopt.verifier.prove.specialisation import as_used
 from superopt.verifier.refute.case_refutation import agreeing, counterexample_in
-from superopt.verifier.refute.malformed import MALFORMED, MOST_RANK, why_malformed
+from superopt.verifier.refute.malformed import MALFORMED, MOST_RANK, why_malformed, why_misapplied
 from superopt.verifier.refute.refutation import BRIEF, Refutation, refute, refute_on
 from superopt.verifier.refute.validation import validate_on
 from superopt.verifier.seeds import chosen_seed
@@ -49,6 +49,9 @@ def decide(equation: Equation, axioms: AxiomSet, *, options: Options | None = No
     counted limit. Raises MemoryError if there is too little memory to decide.
     """
     options = options or Options()
+    misapplied = why_misapplied(equation)
+    if misapplied:
+        return _without_proof(Status.UNPROVED, reason=misapplied)
     try:
         return _verify(Goal(equation, axioms, options, chosen_seed(options.seed)))
     except SuperoptError as error:

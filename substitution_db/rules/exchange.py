@@ -38,6 +38,9 @@ SCHEMA = 1
 _PASSED_ON = re.compile(r"\A(?:import [^;]*; )+(?=.)")
 """Prefix of a provenance: the files that a rule was imported through."""
 
+_YEAR = 366 * 86_400_000
+"""More milliseconds than a proof takes."""
+
 
 @dataclass(frozen=True, slots=True)
 class LibraryLine:
@@ -253,6 +256,10 @@ def _read_line(text: str, where: str) -> _Line:
     except (ValueError, RecursionError) as error:
         raise InvalidFileError(f"{where}: not JSON: {error}") from error
     line = _object(parsed, where)
+    try:
+        json.dumps(parsed, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise InvalidFileError(f"{where}: expected text, got half of a surrogate pair: {error}") from None
     if line.get("schema") != SCHEMA:
         raise InvalidFileError(f"{where}: expected schema {SCHEMA}, got {line.get('schema')!r}")
     proof = line.get("proof")
@@ -276,6 +283,12 @@ def _selection(line: _Line) -> Selection | None:
     return Selection(ships, _text(line.content, "why", line.where))
 
 
+def _milliseconds(number: float, where: str) -> float:
+    if not 0 <= number < _YEAR:
+        raise InvalidFileError(f"{where}: expected milliseconds from 0 to {_YEAR:g}")
+    return float(number)
+
+
 def _proof(content: JsonObject, where: str) -> Proof:
     verdict = _text(content, "verdict", where)
     if verdict not in list(Outcome):
@@ -297,7 +310,7 @@ def _proof(content: JsonObject, where: str) -> Proof:
             operators=_text(content, "operators_hash", where),
             verifier=_text(content, "verifier_hash", where),
         ),
-        milliseconds=None if milliseconds is None else float(milliseconds),
+        milliseconds=None if milliseconds is None else _milliseconds(milliseconds, where),
         validated_shapes=_texts(content, "validated_shapes", where),
         counterexample=counterexample,
         reason=_text(content, "reason", where),

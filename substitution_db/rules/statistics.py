@@ -120,8 +120,8 @@ def _kind(why: str) -> str:
 
 
 def family_of(operator: str) -> str:
-    """The family of an operator: its module below ``superopt.ops``, such as ``images.pooling``; ``other`` for an
-    operator that no longer exists."""
+    """The family of an operator: its module below ``superopt.ops``, such as ``images.pooling``; ``other`` for
+    an operator that no longer exists."""
     known = OPERATORS.get(operator)
     return "other" if known is None else known.__module__.removeprefix("superopt.ops.")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import permutations
+from itertools import chain, count, permutations
 from typing import cast
 
 from superopt.equations.printer import format_equation
@@ -125,7 +125,8 @@ def _attribute_names(equation: Equation) -> dict[str, str]:
         for key, value in term.attributes:
             for name in sorted(names_of(value) - letters.keys()):
                 letter = _ATTRIBUTE_LETTERS.get(key, key)
-                fresh = next(n for n in (letter, *(f"{letter}{i}" for i in range(2, 99))) if n not in used)
+                numbered = (f"{letter}{i}" for i in count(2))
+                fresh = next(n for n in chain((letter,), numbered) if n not in used)
                 letters[name] = fresh
                 used.add(fresh)
     return letters

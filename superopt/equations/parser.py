@@ -64,6 +64,9 @@ _ARITHMETIC: Mapping[str, Callable[[Number, Number], Number]] = {
     "over": over,
 }
 _NESTING = frozenset(("application", "plain_application", "call", "parenthesised", "negative", *_ARITHMETIC))
+MOST_OUTPUTS = 6
+"""Maximum number of outputs of a rule: their orders are tried to find the rule's id."""
+
 MOST_DIGITS = 100
 _LONG_NUMBER = re.compile(rf"(?<![A-Za-z_\d])\d{{{MOST_DIGITS + 1}}}")
 _FOREIGN = re.compile(r"#[^\n]*|([^\x20-\x7e\t\n\f\r])")
@@ -204,6 +207,8 @@ class _Reader:
 
     def _side(self, tree: Tree) -> tuple[Term, ...]:
         terms = _trees(tree) if tree.data == "tuple_side" else [cast("Tree", tree.children[0])]
+        if len(terms) > MOST_OUTPUTS:
+            raise self._error(tree, f"expected at most {MOST_OUTPUTS} outputs, got {len(terms)}")
         return tuple(self.term(term) for term in terms)
 
     def _declare(self, name: str, tree: Tree) -> None:

@@ -139,10 +139,20 @@ def test_prove_ends_with_its_process(capsys: pytest.CaptureFixture[str]) -> None
     ("text", "code", "said"),
     [
         ("x => scale(x, full[value=1e999])", 3, "unproved: a number is too large: "),
-        ("softmax[axis=99999999999999999999](x) => x", 3, "unproved: no well-typed instance"),
+        (
+            "softmax[axis=99999999999999999999](x) => x",
+            3,
+            "unproved: expected numbers that ask for ranks up to",
+        ),
+        ("conv(x) => x", 3, "unproved: malformed: conv: expected 2 inputs, got 1"),
+        (
+            "split[axis=0, sizes=(1, 2)](x) => x",
+            3,
+            "unproved: malformed: split has several outputs: write split0",
+        ),
         ("relu(" * 200 + "x" + ")" * 200 + " => relu(x)", 2, "superopt: line 1, column 501: nested"),
     ],
-    ids=["error", "unknown", "nested"],
+    ids=["error", "unknown", "operands", "outputs", "nested"],
 )
 def test_prove_says_what_it_cannot_do(
     text: str, code: int, said: str, capsys: pytest.CaptureFixture[str]

@@ -13,6 +13,7 @@ from superopt.errors import IllTypedError
 from superopt.ir.numbers import AttributeVariable
 from superopt.ir.terms import (
     Application,
+    Condition,
     ConditionCall,
     ConditionName,
     ConditionTerm,
@@ -48,7 +49,7 @@ def largest_rank(goal: Equation, used: Iterable[Equation] = (), met: Iterable[Te
     bound = levels * (left + len(axis_variables(goal))) + right + 2
     if bound > HIGHEST:
         raise IllTypedError(f"expected numbers that ask for ranks up to {HIGHEST} to be checked, got {bound}")
-    return bound
+    return max([bound, *(number + 1 for each in every for number in _most(each))])
 
 
 def _positions(term: Application) -> int:
@@ -106,8 +107,25 @@ def _ranks(equation: Equation) -> Iterable[int]:
     for condition in equation.conditions:
         sides = (condition.left, condition.right)
         yield from (len(side) + 1 for side in sides if isinstance(side, tuple))
-        if any(isinstance(side, ConditionCall) and side.function == "rank" for side in sides):
-            yield from (abs(side) for side in sides if isinstance(side, int))
+        if not _is_most(condition):
+            yield from _compared_ranks(condition)
+
+
+def _most(equation: Equation) -> Iterable[int]:
+    """Yield the ranks that conditions give as the highest: tensors with an axis less fulfil them, too."""
+    for condition in equation.conditions:
+        if _is_most(condition):
+            yield from _compared_ranks(condition)
+
+
+def _is_most(condition: Condition) -> bool:
+    return isinstance(condition.right, int) and condition.relation in ("<", "<=")
+
+
+def _compared_ranks(condition: Condition) -> Iterable[int]:
+    sides = (condition.left, condition.right)
+    if any(isinstance(side, ConditionCall) and side.function == "rank" for side in sides):
+        yield from (abs(side) for side in sides if isinstance(side, int))
 
 
 __all__ = ["HIGHEST", "axis_variables", "largest_rank"]

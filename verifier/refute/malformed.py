@@ -108,4 +108,17 @@ def _refused(
         yield error
 
 
-__all__ = ["MALFORMED", "MOST_RANK", "why_malformed"]
+def why_misapplied(equation: Equation) -> str:
+    """Return which operator has another number of operands than it takes, or several outputs; else an empty
+    string."""
+    for term in equation.applications:
+        expected, got = OPERATORS[term.operator].inputs, len(term.inputs)
+        pieces = [each.name for each in OPERATORS.values() if each.in_graphs == term.operator]
+        if pieces:
+            return f"{MALFORMED}{term.operator} has several outputs: write {' and '.join(pieces)}"
+        if expected != got:
+            return f"{MALFORMED}{term.operator}: expected {expected} inputs, got {got}"
+    return ""
+
+
+__all__ = ["MALFORMED", "MOST_RANK", "why_malformed", "why_misapplied"]

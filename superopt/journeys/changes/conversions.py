@@ -112,9 +112,10 @@ def converted_as_recorded(model: LoweredModel, report: Mapping[str, object]) -> 
 def _recorded(report: Mapping[str, object]) -> list[tuple[str, str]]:
     """The kinds and variants of the conversions that were accepted."""
     tried = section_of(report, "conversions").get("tried") or ()
-    if not isinstance(tried, Sequence) or not all(isinstance(one, Mapping) for one in tried):
+    entries = cast("Sequence[object]", tried) if isinstance(tried, Sequence) else (None,)
+    if not all(isinstance(entry, Mapping) for entry in entries):
         raise InvalidFileError(f"report: conversions.tried: expected a list of objects, got {tried!r:.60}")
-    conversions = cast("Sequence[Mapping[str, object]]", tried)
+    conversions = cast("Sequence[Mapping[str, object]]", entries)
     return [
         (str(one.get("kind")), str(one.get("variant") or "")) for one in conversions if one.get("accepted")
     ]

@@ -36,7 +36,7 @@ def highest_rank(goal: Equation, axioms: Sequence[Equation], certificate: Certif
     conditions = [*goal.conditions, *(c for axiom in axioms for c in axiom.conditions)]
     if any(_moves_freely(term) for term in terms):
         return RESHAPED_RANK
-    front, back = 0, 0
+    front, back, highest = 0, 0, 0
     variables: set[str] = set()
     broadcasts: set[Term] = set()
     for part in applications(*every):
@@ -70,14 +70,18 @@ def highest_rank(goal: Equation, axioms: Sequence[Equation], certificate: Certif
                     front, back = max(front, axis + 1), max(back, -axis)
                 elif isinstance(axis, ConditionName):
                     variables.add(axis.name)
-        back = max(back, *_numbers(condition), *_lengths(condition), 0)
+        if isinstance(condition.right, int) and condition.relation in ("<", "<="):
+            highest = max(highest, *_numbers(condition))
+        else:
+            back = max(back, *_numbers(condition))
+        back = max(back, *_lengths(condition), 0)
         for axis in _compared_axes(condition, variables):
             front, back = max(front, axis + 1), max(back, -axis)
     back = max([back, *(len(declared.shape) for each in (goal, *axioms) for _, declared in each.types)])
     bound = (1 + len(broadcasts)) * (front + len(variables)) + back + 2
     if bound > MOST_RANK:
         raise UnknownCasesError("more ranks than are checked")
-    return bound
+    return max(bound, highest + 1 if highest else 0)
 
 
 def _lengths(condition: Condition) -> Iterator[int]:
