@@ -105,7 +105,8 @@ class Decision:
             return refused(f"{equal}, but no time was left to time it", equivalence)
         before = None if executes is None else self._originally_executed()
         if executes is not None and executes == before:
-            why = f"{equal}, but ONNX Runtime executes the same {executes.count} kernels for both"
+            several = f"{executes.count} kernels" if executes.count > 1 else "kernel"
+            why = f"{equal}, but ONNX Runtime executes the same {several} for both"
             return Verdict(variant, self.minimal_ratio < 1.0, why, compared.model, equivalence)
         reason = executed_difference(before, executes)
         prepared = self._original.prepared.request.lifted.source.prepared
