@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TypeAlias, cast
 
 from superopt.errors import IllTypedError, InvalidEquationError
-from superopt.ir.dimensions import Dimension, SymbolicDimension, floor_divide, symbol
+from superopt.ir.dimensions import Dimension, FloorDivision, SymbolicDimension, floor_divide, symbol
 from superopt.ir.numbers import NumberExpression, names_of, substituted_number
 from superopt.ir.terms import (
     Condition,
@@ -72,7 +72,7 @@ def decide(
     match condition:
         case Condition(
             ConditionCall("groups", (ConditionName(data), ConditionName(weight))), "=", int(number)
-        ):
+        ) if number > 0:
             if types[data].rank > 1 and types[weight].rank > 1:
                 channels, per_group = types[data].shape[1], types[weight].shape[1] * number
                 return Decision.FAILS if isinstance(channels - per_group, int) else (channels, per_group)
@@ -113,7 +113,15 @@ def _equality(left: Quantity, right: Quantity) -> Decision | tuple[Dimension, Di
     one, other = unequal[0]
     if not isinstance(one, int | SymbolicDimension) or not isinstance(other, int | SymbolicDimension):
         return Decision.FAILS
+    if _has_quotient(one) or _has_quotient(other):
+        return Decision.OPEN  # where it is not whole, there are 0 groups
     return Decision.FAILS if isinstance(one, int) and isinstance(other, int) else (one, other)
+
+
+def _has_quotient(size: Dimension) -> bool:
+    return isinstance(size, SymbolicDimension) and any(
+        isinstance(atom, FloorDivision) for monomial, _ in size.terms for atom in monomial
+    )
 
 
 def odd_sizes(

@@ -211,13 +211,33 @@ def test_too_many_cases_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
         ("concat[axis=a](x, y) => concat[axis=a](y, x)", 3),
         ("softmax[axis=-3](concat[axis=3](x, y)) => concat[axis=3](x, y)", 9),
         ("transpose(transpose(x)) => x", 6),
-        ("relu(x) => tanh(x) where rank(x) = 7", 8),
+        ("relu(x) => tanh(x) where rank(x) = 7", 9),
+        ("relu(x) => tanh(x) where rank(x) <= 7", 8),
+        ("relu(x: f32[2, n, 3]) => tanh(x)", 5),
+        ("relu(ones[shape=(2, 2, 2)]()) => x", 5),
+        ("relu(x) => tanh(x) where leading(x) != (1, 2)", 5),
+        ("softmax[axis=a](x) => softmax[axis=0](x) where a != 7", 11),
+        ("softmax[axis=a](x) => softmax[axis=0](x) where a != -7", 11),
         ("reshape[shape=s](relu(x)) => relu(reshape[shape=s](x))", MOST_RANK),
         ("transpose[perm=p](relu(x)) => relu(transpose[perm=p](x))", MOST_RANK),
     ],
 )
 def test_ranks_go_up_to_where_nothing_new_happens(text: str, rank: int) -> None:
     assert largest_rank(parse_equation(text)) == rank
+
+
+def test_numbers_that_ask_for_too_many_ranks_are_refused() -> None:
+    with pytest.raises(
+        IllTypedError, match="expected numbers that ask for ranks up to 32 to be checked, got 102"
+    ):
+        largest_rank(parse_equation("relu(x) => tanh(x) where rank(x) != 100"))
+
+
+@pytest.mark.parametrize("clause", ["b = min(a, 7)", "a*a = 8*a", "dim(x, 8*a) = dim(x, 0)", "dim(x, 0) = a"])
+def test_a_condition_may_not_calculate_with_axes(clause: str) -> None:
+    goal = parse_equation(f"add(softmax[axis=a](x), softmax[axis=b](x)) => x where {clause}")
+    with pytest.raises(IllTypedError, match="a condition relates an axis to what is neither an axis nor a"):
+        list(attribute_cases(goal, 3))
 
 
 def test_a_rule_that_reshapes_speaks_of_few_ranks() -> None:
