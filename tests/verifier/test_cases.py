@@ -181,7 +181,7 @@ def test_words_take_all_their_values() -> None:
         ("(relu(x), relu(y)) => (relu(x), relu(y)) where rank(x) != rank(y)", "ranks or axes of several"),
         (
             "(softmax[axis=a](x), softmax[axis=a](y)) => (x, y) where axis(x, a) = axis(y, a)",
-            "ranks or axes of several tensors",
+            "relate an axis to several tensors",
         ),
         ("reshape[shape=s](partition[axis=0, degree=d](x)) => x", "depends on which sizes are 1"),
     ],
@@ -233,10 +233,25 @@ def test_numbers_that_ask_for_too_many_ranks_are_refused() -> None:
         largest_rank(parse_equation("relu(x) => tanh(x) where rank(x) != 100"))
 
 
-@pytest.mark.parametrize("clause", ["b = min(a, 7)", "a*a = 8*a", "dim(x, 8*a) = dim(x, 0)", "dim(x, 0) = a"])
+@pytest.mark.parametrize(
+    "clause",
+    [
+        *("b = min(a, 7)", "a*a = 8*a", "dim(x, 8*a) = dim(x, 0)", "dim(x, 0) = a", "product(a, 1) != 1"),
+        *("product(rank(x), 1) != 2", "dim((0, 1, 0), rank(x)) = 1", "dim(x, product(3, 4)) = 2"),
+        *("product(axis(x, a), 1) != 1", "axis(x, dim(x, 6)) >= 0", "axis(x, odd(dim(x, 6))) >= 0"),
+        "odd(composed((1, 1), shape(x))) = 1",
+    ],
+)
 def test_a_condition_may_not_calculate_with_axes(clause: str) -> None:
     goal = parse_equation(f"add(softmax[axis=a](x), softmax[axis=b](x)) => x where {clause}")
-    with pytest.raises(IllTypedError, match="a condition relates an axis to what is neither an axis nor a"):
+    with pytest.raises(IllTypedError, match="is not of a form of which all cases are known"):
+        list(attribute_cases(goal, 3))
+
+
+def test_a_condition_may_not_tie_an_axis_to_several_tensors() -> None:
+    clauses = "axis(x, a) < axis(x, b), dim(y, a) = 2"
+    goal = parse_equation(f"mul(softmax[axis=a](y), softmax[axis=b](x)) => mul(y, x) where {clauses}")
+    with pytest.raises(IllTypedError, match="conditions relate an axis to several tensors"):
         list(attribute_cases(goal, 3))
 
 

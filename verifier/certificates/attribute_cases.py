@@ -17,18 +17,16 @@ from math import gcd, prod
 from superopt.errors import IllTypedError
 from superopt.instances.values import ATTRIBUTE_VALUES
 from superopt.ir.dimensions import symbol
-from superopt.ir.numbers import AttributeVariable, NumberExpression, names_of
+from superopt.ir.numbers import AttributeVariable, names_of
 from superopt.ir.terms import (
     Condition,
     ConditionCall,
-    ConditionName,
-    ConditionTerm,
     Equation,
     applications,
 )
 from superopt.ops.attributes import NUMBERS, PADDING_WORDS, PAIRS
 from superopt.rewriting.conditions import holds, names_in
-from superopt.verifier.certificates.rank_bound import axis_variables
+from superopt.verifier.certificates.condition_forms import require_known_forms
 
 _GENERIC = tuple(Fraction(p, q) for p, q in ((17, 19), (23, 29), (31, 37), (41, 43), (47, 53), (59, 61)))
 """Different numbers for different variables: constants of equal numbers would be one term."""
@@ -46,12 +44,11 @@ def attribute_cases(goal: Equation, largest_rank: int) -> Iterator[Mapping[str, 
     numbers = [name for name, kind in kinds.items() if kind in NUMBERS]
     degrees = [name for name, kind in kinds.items() if kind == "degree"]
     others = [name for name in kinds if name not in numbers and name not in degrees]
+    require_known_forms(goal)
     for condition in goal.conditions:
         names = names_in(condition)
         if names & set(degrees) or (names & set(numbers) and not names <= set(numbers)):
             raise IllTypedError("a condition relates a number or a degree to what it is not compared with")
-        if _calculates_with(axis_variables(goal), condition):
-            raise IllTypedError("a condition relates an axis to what is neither an axis nor a number")
         if _relates_tensors(condition):
             raise IllTypedError("a condition relates ranks or axes of several tensors")
     fixed = _generic_numbers(goal, numbers)
@@ -65,24 +62,6 @@ def represented_variables(equation: Equation) -> frozenset[str]:
     """Return the attribute variables with one representative value per case: numbers and degrees."""
     kinds = _kinds(equation)
     return frozenset(name for name, said in kinds.items() if said & NUMBERS or "degree" in said)
-
-
-def _calculates_with(axes: Set[str], condition: Condition) -> bool:
-    """Whether a clause uses an axis otherwise than as an argument of a function, or compared with a number or
-    another axis. Such a clause could tell axes apart that are beyond all that are enumerated."""
-    sides = [side for side in (condition.left, condition.right) if side is not None]
-    if any(isinstance(part, NumberExpression) and names_of(part) & axes for part in _parts(sides)):
-        return True
-    bare = [isinstance(side, ConditionName) and side.name in axes for side in sides]
-    return any(bare) and not all(one or isinstance(side, int) for one, side in zip(bare, sides, strict=True))
-
-
-def _parts(terms: Sequence[ConditionTerm]) -> Iterator[ConditionTerm]:
-    """Yield terms and the arguments of their calls, at any depth."""
-    for term in terms:
-        yield term
-        if isinstance(term, ConditionCall):
-            yield from _parts(term.arguments)
 
 
 def _relates_tensors(condition: Condition) -> bool:

@@ -62,6 +62,7 @@ def highest_rank(goal: Equation, axioms: Sequence[Equation], certificate: Certif
         axis = part.attribute("axis")
         if isinstance(axis, AttributeVariable):
             variables.add(axis.name)
+    require_plain(goal.conditions, variables)
     for condition in conditions:
         for call in _calls(condition):
             if call.function in ("dim", "axis", "channels", "groups", "outputs_per_group"):
@@ -82,6 +83,31 @@ def highest_rank(goal: Equation, axioms: Sequence[Equation], certificate: Certif
     if bound > MOST_RANK:
         raise UnknownCasesError("more ranks than are checked")
     return max(bound, highest + 1 if highest else 0)
+
+
+def require_plain(conditions: Sequence[Condition], variables: set[str]) -> None:
+    """Raises UnknownCasesError for a clause that hides a rank or an axis, or ties one to several tensors."""
+    tensors: dict[str, set[str]] = {}
+    for condition in conditions:
+        for call in _calls(condition):
+            if call.function in ("dim", "axis"):
+                tensor, axis = call.arguments
+                if not isinstance(tensor, ConditionName) or not isinstance(axis, int | ConditionName):
+                    raise UnknownCasesError("a condition calculates an axis")
+                if isinstance(axis, ConditionName):
+                    tensors.setdefault(axis.name, set()).add(tensor.name)
+            elif any(isinstance(a, tuple) or _speaks_of_axes(a, variables) for a in call.arguments):
+                raise UnknownCasesError("a condition calculates with ranks, axes or lists")
+            if call.function == "composed" and not all(isinstance(a, ConditionName) for a in call.arguments):
+                raise UnknownCasesError("a condition composes what are no permutations")
+    if any(len(found) > 1 for found in tensors.values()):
+        raise UnknownCasesError("conditions relate an axis to several tensors")
+
+
+def _speaks_of_axes(term: ConditionTerm, variables: set[str]) -> bool:
+    if isinstance(term, ConditionCall):
+        return term.function in ("rank", "axis")
+    return isinstance(term, ConditionName) and term.name in variables
 
 
 def _lengths(condition: Condition) -> Iterator[int]:
