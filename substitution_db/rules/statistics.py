@@ -119,11 +119,18 @@ def _kind(why: str) -> str:
     return _SHARE.sub("some", why.partition(":")[0])
 
 
+_ONE_FAMILY = ("bilinear", "gradients")
+"""Packages of operators whose modules are no families of their own."""
+
+
 def family_of(operator: str) -> str:
-    """The family of an operator: its module below ``superopt.ops``, such as ``images.pooling``; ``other`` for
-    an operator that no longer exists."""
+    """The family of an operator: its module, or the package of modules that are one family; ``other`` for an
+    operator that no longer exists."""
     known = OPERATORS.get(operator)
-    return "other" if known is None else known.__module__.removeprefix("superopt.ops.")
+    if known is None:
+        return "other"
+    _, _, package, *modules = known.__module__.split(".")
+    return modules[0] if modules and package not in _ONE_FAMILY else package
 
 
 def _by_origin(verified: Iterable[Facts]) -> Iterable[OriginCount]:

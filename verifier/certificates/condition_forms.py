@@ -47,8 +47,7 @@ def _is_known(condition: Condition, axes: frozenset[str]) -> bool:
 
 def _is_known_side(side: ConditionTerm, axes: frozenset[str]) -> bool:
     match side:
-        case ConditionCall("odd" | "even" as function, (ConditionCall() as inner,)):
-            del function
+        case ConditionCall("odd" | "even", (ConditionCall() as inner,)):
             return inner.function in ("dim", "shape", "leading", "channels") and _is_known_side(inner, axes)
         case ConditionCall("odd" | "even", (argument,)):
             return isinstance(argument, int) or _is_name(argument, axes)
