@@ -89,7 +89,7 @@ def test_the_library_is_searched_and_a_rule_read(page: Page) -> None:
     expect(rules).to_have_count(2)
     families = page.get_by_role("navigation", name="Families of operators")
     expect(families.get_by_role("link")).to_have_text(
-        [re.compile(text) for text in ("^All", "^Activation1 rule", "^Elementwise1 rule", "^Matrix1 rule")]
+        [re.compile(text) for text in ("^All", "^Activation1 rule", "^Arithmetic1 rule", "^Matrix1 rule")]
     )
     families.get_by_role("link", name="Matrix").click()
     expect(rules).to_have_count(1)
