@@ -95,21 +95,21 @@ def mismatch(left: Sequence[Leaf], right: Sequence[Leaf]) -> str:
     return ""
 
 
-def mismatched(why: str, left: Sequence[Leaf], right: Sequence[Leaf]) -> Agreement:
-    """The disagreement of two runs that ``mismatch`` says cannot be compared."""
-    return replace(disagreement(why), overflows=_overflows(left, right))
+def incomparable(left: Sequence[Leaf], right: Sequence[Leaf]) -> Agreement | None:
+    """The disagreement of two runs that cannot be compared, as ``mismatch`` says; None of others."""
+    why = mismatch(left, right)
+    return replace(disagreement(why), overflows=_overflows(left, right)) if why else None
 
 
 def _overflows(left: Sequence[Leaf], right: Sequence[Leaf]) -> bool:
-    """Whether NaN and infinities on the right stand only where the left has some as well, and it has more or
-    others."""
-    pairs = [(a.array, b.array) for a, b in zip(left, right, strict=False) if a.is_real and b.is_real]
-    if len(pairs) != len([leaf for leaf in left if leaf.is_real]) or any(
-        a.shape != b.shape for a, b in pairs
-    ):
+    """Whether two runs differ only in that the left computes NaN or infinities where the right has others or
+    numbers."""
+    if [(leaf.name, leaf.array.shape) for leaf in left] != [(leaf.name, leaf.array.shape) for leaf in right]:
         return False
-    return all(bool(np.all(np.isfinite(b) | ~np.isfinite(a))) for a, b in pairs) and any(
-        not np.all(np.isfinite(a)) for a, _ in pairs
+    pairs = [(a.array, b.array) for a, b in zip(left, right, strict=True) if a.is_real and b.is_real]
+    finite = [(np.isfinite(ours), np.isfinite(theirs)) for ours, theirs in pairs]
+    return all(bool(np.all(theirs | ~ours)) for ours, theirs in finite) and any(
+        not np.all(ours) for ours, _ in finite
     )
 
 
@@ -121,9 +121,9 @@ def compare_outputs(
     if len(left) != len(right):
         return disagreement(f"{len(left)} outputs against {len(right)}")
     ours, theirs = leaves(names, left), leaves(names, right)
-    why = mismatch(ours, theirs)
-    if why:
-        return mismatched(why, ours, theirs)
+    apart = incomparable(ours, theirs)
+    if apart is not None:
+        return apart
     total = EQUAL
     for a, b in zip(ours, theirs, strict=True):
         total = total.and_also(_compare(a, b, tolerance))

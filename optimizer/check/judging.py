@@ -20,8 +20,7 @@ from superopt.optimizer.check.compare import (
     Leaf,
     difference,
     disagreement,
-    mismatch,
-    mismatched,
+    incomparable,
 )
 from superopt.optimizer.check.distance import MULTIPLE, NONE, Distance, distance, floor_of
 from superopt.optimizer.check.error_baseline import ErrorBaseline, Precise
@@ -74,9 +73,9 @@ class Judge:
     ) -> Agreement:
         """Compare two runs on a sample. ``settled`` tensors saturate to an output, so their absolute error
         matters and the floor is absolute, too."""
-        why = mismatch(ours, theirs)
-        if why:
-            return mismatched(why, ours, theirs)
+        apart = incomparable(ours, theirs)
+        if apart is not None:
+            return apart
         total = EQUAL
         for a, b in zip(ours, theirs, strict=True):
             settle = (settled or {}).get(a.name, _as_it_is)

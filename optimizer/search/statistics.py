@@ -51,7 +51,7 @@ class SearchStatistics:
     def confirm(self) -> bool:
         """Measures again what distinguishes the best graph from the first; whether it is better still. If it
         is not, the first is the best."""
-        some = self.part(None, lambda progress: progress.best_cost, _SHARE_OF_CONFIRMATION)
+        some = self.part(None, _SHARE_OF_CONFIRMATION)
         known = self.best.total
         self.start, best = confirmed(self.start, self.best, some.may_go_on)
         is_better = best.total < self.start.total
@@ -60,12 +60,16 @@ class SearchStatistics:
             self._curve.append((self._watch.seconds, self.best.total))
         return is_better
 
-    def part(self, patience: int | None, best_of: Callable[[Progress], float], share: float = 1.0) -> Watch:
-        """A watch for a part of this search, with its own patience and a share of the remaining time;
-        ``best_of`` converts the part's best cost to that of the whole."""
+    def part(
+        self, patience: int | None, share: float = 1.0, best_of: Callable[[Progress], float] | None = None
+    ) -> Watch:
+        """A watch for a part of this search, with its own patience and a share of the remaining time.
+        ``best_of`` converts the part's best cost to that of the whole, where it is of something else. A part
+        that begins anew has not lost what was found before."""
 
         def report(progress: Progress) -> None:
-            self._watch.tell(self.candidates + progress.candidates, self.start.total, best_of(progress))
+            best = min(self.best.total, progress.best_cost) if best_of is None else best_of(progress)
+            self._watch.tell(self.candidates + progress.candidates, self.start.total, best)
 
         return self._watch.part(self.candidates, patience, report, share)
 

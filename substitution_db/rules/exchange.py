@@ -257,7 +257,8 @@ def _read_line(text: str, where: str) -> _Line:
         raise InvalidFileError(f"{where}: not JSON: {error}") from error
     line = _object(parsed, where)
     try:
-        json.dumps(parsed, ensure_ascii=False).encode()
+        if "\\u" in text:
+            json.dumps(parsed, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise InvalidFileError(f"{where}: expected text, got half of a surrogate pair: {error}") from None
     if line.get("schema") != SCHEMA:

@@ -148,7 +148,7 @@ def test_a_tiny_kernel_costs_less_than_a_run(latency: Latency) -> None:
     b = Builder()
     (group,) = cost_of(b.graph(b.add(Softmax(), b.input("x", 4, 4))), latency).groups
     run = LoadedModel(kernel_model(group.kernel), 1).bind(
-        {name: np.ones((4, 4), np.float32) for name in group.kernel.source_names}
+        {name: np.ones((4, 4), np.float32) for name in group.kernel.named_sources}
     )
     assert 0 < 2 * group.price.cost < min(run.microseconds() for _ in range(200))
 
@@ -245,7 +245,7 @@ def test_numbers_that_decide_a_fusion_are_kept() -> None:
     (group,) = GraphCost.of(lifted.graph, Flops(), Sizes(lifted.graph, {}, Origin(lifted))).groups
     model = kernel_model(group.kernel)
     with profiled_model(model, threads=1) as loaded:
-        loaded.run({group.kernel.source_names[0]: np.ones((64, 64), np.float32)})
+        loaded.run({next(iter(group.kernel.named_sources)): np.ones((64, 64), np.float32)})
         (run,) = loaded.end_profile()
     assert [kernel.operator for kernel in run] == ["Gelu"]
 

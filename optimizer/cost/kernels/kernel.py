@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -145,17 +145,17 @@ class Kernel:
         )
 
     @property
-    def source_names(self) -> tuple[str, ...]:
-        """The names of the sources in a model of the kernel: none that the bodies of its opaque nodes are
-        likely to read, which have names of the user's."""
-        return tuple(f"superopt/{'w' if s.is_weight else 'x'}{i}" for i, s in enumerate(self.sources))
+    def named_sources(self) -> Mapping[str, Source]:
+        """The sources, in order, by their names in a model of the kernel: none that the bodies of its opaque
+        nodes are likely to read, which have names of the user's."""
+        return {f"superopt/{'w' if s.is_weight else 'x'}{i}": s for i, s in enumerate(self.sources)}
 
     def to_graph(self) -> Graph:
         """The kernel as a graph: computed sources become inputs, the others weights."""
         editor = Graph.empty().edit()
         sources = [
             editor.add((Weight if source.is_weight else Input)(name, source.type)).value
-            for name, source in zip(self.source_names, self.sources, strict=True)
+            for name, source in self.named_sources.items()
         ]
         nodes: list[NodeId] = []
         for step in self.steps:

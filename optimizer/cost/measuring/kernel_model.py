@@ -29,11 +29,11 @@ def can_be_built(kernel: Kernel) -> bool:
 
 def kernel_model(kernel: Kernel) -> bytes:
     """The kernel as a model, in the oldest common opset that has all of its operators. Inputs and
-    weights have the kernel's ``source_names``."""
+    weights have the names of the kernel's ``named_sources``."""
     graph = kernel.to_graph()
     weights = {
         name: array_of(source.type) if source.content is None else _constant(source.type, source.content)
-        for name, source in zip(kernel.source_names, kernel.sources, strict=True)
+        for name, source in kernel.named_sources.items()
         if source.is_weight
     }
     if kernel.origin is not None:

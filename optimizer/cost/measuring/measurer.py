@@ -190,7 +190,7 @@ class Measurer:
         shares_inputs = not _concerns_images(kernel)
         shared = {
             name
-            for index, (name, source) in enumerate(zip(kernel.source_names, kernel.sources, strict=True))
+            for index, (name, source) in enumerate(kernel.named_sources.items())
             if (index not in own if source.is_weight else shares_inputs)
         }
         copies = side_by_side(model, count, shared=shared, blocked=blocked)
@@ -242,7 +242,7 @@ class Measurer:
             step = KernelStep(Reshape(flat.shape), ((-1, 0),), (flat,))
             kernel = Kernel((Source(type_, blocked=True),), (step,), ((0, 0),))
             model = kernel_model(kernel)
-            blocked = kernel.source_names
+            blocked = tuple(kernel.named_sources)
             one = side_by_side(model, 1, blocked=blocked)
             taken = self._fastest(kernel, one, _feeds_of_copies(kernel, 1, (), blocked))
             taken -= self._base(kernel, model, blocked) + LAUNCH_MICROSECONDS
@@ -276,15 +276,13 @@ def _concerns_images(kernel: Kernel) -> bool:
 
 def _blocked_inputs(kernel: Kernel) -> tuple[str, ...]:
     return tuple(
-        name
-        for name, source in zip(kernel.source_names, kernel.sources, strict=True)
-        if source.blocked and not source.is_weight
+        name for name, source in kernel.named_sources.items() if source.blocked and not source.is_weight
     )
 
 
 def _types(kernel: Kernel, inputs: Sequence[str]) -> tuple[TensorType, ...]:
-    types = {name: source.type for name, source in zip(kernel.source_names, kernel.sources, strict=True)}
-    return tuple(types[name] for name in inputs)
+    sources = kernel.named_sources
+    return tuple(sources[name].type for name in inputs)
 
 
 def _own_weights(kernel: Kernel) -> frozenset[int]:
@@ -300,7 +298,7 @@ def _own_weights(kernel: Kernel) -> frozenset[int]:
 
 def _feeds(kernel: Kernel, blocked: Sequence[str]) -> dict[str, Array]:
     feeds: dict[str, Array] = {}
-    for index, (name, source) in enumerate(zip(kernel.source_names, kernel.sources, strict=True)):
+    for index, (name, source) in enumerate(kernel.named_sources.items()):
         if not source.is_weight:
             array = input_of(kernel, index)
             feeds[name] = _made_from(array) if name in blocked else array

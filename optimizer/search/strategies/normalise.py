@@ -53,7 +53,7 @@ class _Run:
         statistics, found = self._statistics, Shortened(self._start, ())
         stopped_by = statistics.interruption()
         if stopped_by is None:
-            rewriting = statistics.part(None, lambda progress: progress.best_cost, _SHARE)
+            rewriting = statistics.part(None, _SHARE)
             self._records = fixpoint(self._start, self._rules, rewriting.may_go_on)
             regions = [self._decision(component) for component in components(self._records)]
             normalised = self._rewritten(regions)

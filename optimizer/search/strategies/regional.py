@@ -145,7 +145,7 @@ class _Run:
         """Searches one region under the watch of the whole search."""
         account = self._statistics
         cost = GraphCost.of(region.graph, self._start.objective, self._start.sizes, region.blocked)
-        watch = account.part(round_.patience, lambda _: account.best.total)
+        watch = account.part(round_.patience, best_of=lambda _: account.best.total)
         result = self._inner.run(cost, self._rules.protecting(region.protected), watch)
         account.count(result.candidates)
         records = recorded(region.graph, result.trace, self._rules.substitutions)

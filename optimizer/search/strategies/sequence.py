@@ -83,5 +83,4 @@ def _part(watch: Watch, stage: Stage, statistics: SearchStatistics) -> Watch:
     limit = watch.limits.patience
     left = None if limit is None else limit - statistics.since_best
     patience = min((p for p in (left, stage.patience) if p is not None), default=None)
-    best = statistics.best.total
-    return statistics.part(patience, lambda progress: min(best, progress.best_cost), stage.share)
+    return statistics.part(patience, stage.share)
