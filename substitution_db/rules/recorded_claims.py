@@ -10,6 +10,7 @@ from superopt.substitution_db.database import Database
 from superopt.substitution_db.rules.claims import UNCLAIMED, Claim, Claims
 from superopt.substitution_db.rules.currency import Currency
 from superopt.substitution_db.rules.repository import proofs_in_force, states
+from superopt.substitution_db.store.damage import require_undamaged
 from superopt.substitution_db.store.models import ProofRow
 from superopt.substitution_db.store.records import Rule, RuleStatus
 from superopt.substitution_db.store.rows import proof_of
@@ -21,8 +22,11 @@ _JUDGED_BY_HASHES = {RuleStatus.VERIFIED, RuleStatus.STALE}
 def claims_of_database(database: Database, currency: Currency) -> Claims:
     """The claims of all rules of a database that are in use, verified or stale.
 
-    A rule whose status differs from the verdict of its proofs gets a fault (the row was edited by hand).
+    A rule whose status differs from the verdict of its proofs, or whose conditions from those of its
+    equation, gets a fault (the row was edited by hand). Raises InvalidFileError for a row that superopt
+    cannot have written.
     """
+    require_undamaged(database.transactions)
     database.rules.refresh(currency)
     version = database.library.in_force()
     with database.transactions.read() as session:
@@ -50,4 +54,7 @@ def _fault(rule: Rule, expected: RuleStatus) -> str:
         return f"it is suspect: {'; '.join(map(str, rule.evidence))}"
     if rule.status is not expected and not {rule.status, expected} <= _JUDGED_BY_HASHES:
         return f"its status is {rule.status}, by its proofs it is {expected}"
+    conditions = rule.equation.partition(" where ")[2]
+    if rule.conditions != conditions:
+        return f"it lists the conditions {rule.conditions or 'none'}, its equation has {conditions or 'none'}"
     return ""

@@ -235,7 +235,8 @@ def write_rows(path: Path, old: list[Line], new: list[Line]) -> None:
                         (key, side, gone),
                     )
             connection.execute(
-                "UPDATE rules SET id = ?, equation = ? WHERE id = ?", (after["id"], after["equation"], key)
+                "UPDATE rules SET id = ?, equation = ?, conditions = ? WHERE id = ?",
+                (after["id"], after["equation"], after["equation"].partition(" where ")[2], key),
             )
             for table in ("rule_operators", "proofs"):
                 connection.execute(f"UPDATE {table} SET rule_id = ? WHERE rule_id = ?", (after["id"], key))
