@@ -12,6 +12,7 @@ from pathlib import Path
 from superopt import optimizer
 from superopt.axioms import load_axioms
 from superopt.equations import format_equation
+from superopt.errors import InvalidOptionError
 from superopt.ir import Graph, Input, Weight
 from superopt.journeys.bodies.inspection import InspectedBody, inspected_bodies
 from superopt.journeys.bodies.optimizing import BodyOptimization, expanded, is_only_slower, sizes_of_inputs
@@ -214,6 +215,11 @@ def optimize_with(
             bodies.withdraw(f"the whole model is returned as it was: {found.report.why}")
             if rewritten is not source and not is_only_slower(found.report):
                 found = found_in(lifted)
+        if source.frozen and found.report.search.stopped_by == "not_run":
+            sizes = ", ".join(f"{name}={size}" for name, size in source.frozen.items())
+            raise InvalidOptionError(
+                f"freeze: expected sizes at which the model runs, got {sizes}: {found.report.why}"
+            )
         found = within_limit(converted(found, lifted, options, began), lifted, options, began)
     report = replace(
         found.report,

@@ -186,3 +186,13 @@ def test_models_are_compared_at_the_frozen_sizes(path: Path) -> None:
     other = path.with_name("wrong.onnx")
     onnx.save(wrong, other)
     assert not in_process.check(path, other).passed
+
+
+def test_sizes_at_which_the_model_does_not_run(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows of 12 are no multiple of 8."""
+    out = path.with_name("out.onnx")
+    command = ["optimize", str(path), "-o", str(out), *QUICK, "--freeze", "n=3", "--freeze", "t=12"]
+    assert run(command) == 2
+    said = capsys.readouterr().err
+    assert "freeze: expected sizes at which the model runs, got n=3, t=12: the original does not run" in said
+    assert not out.exists()

@@ -6,7 +6,7 @@ import enum
 import json
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from superopt.axioms import load_axioms
@@ -50,7 +50,7 @@ class Outcome(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Judged:
-    """An equation with both answers; ``false`` is where the oracle saw it fail."""
+    """An equation drawn from a ``seed``, with both answers; ``false`` is where the oracle saw it fail."""
 
     family: str
     number: int
@@ -61,6 +61,7 @@ class Judged:
     said: str = ""
     chain: str = ""
     milliseconds: float = 0.0
+    seed: int = 0
 
 
 def judged(family: str, number: int, equation: Equation, seed: int, share: int = 1) -> Judged:
@@ -103,9 +104,9 @@ def all_judged(
     """Up to ``count`` different equations that both judged, the families by turns, until a
     time of ``time.monotonic``.
 
-    What a state file has is not judged again; what is new is added to it.
+    What a state file has of the same seed is not judged again; what is new is added to it.
     """
-    done = {(each.family, each.number): each for each in read_state(state)}
+    done = {(each.family, each.number): each for each in read_state(state) if each.seed == seed}
     names, seen, found, number = tuple(families), set[str](), 0, 0
     while found < count and time.monotonic() < until:
         for family in names:
@@ -117,7 +118,7 @@ def all_judged(
                 continue
             seen.add(spelled)
             known = done.get((family, number))
-            answer = known or judged(family, number, equation, seed, share)
+            answer = known or replace(judged(family, number, equation, seed, share), seed=seed)
             if known is None and state is not None:
                 with state.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(asdict(answer), ensure_ascii=False) + "\n")
