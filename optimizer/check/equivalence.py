@@ -44,7 +44,8 @@ class Equivalence:
     """Verdict on two models, true if it ``passed``. ``weak``: the outputs hardly depended on the inputs, or
     mostly on rounding. ``max_rel_error`` is relative to the largest element of an output, ``tolerance`` is
     the floor, ``sizes`` are the sets of sizes of open dimensions at which outputs were compared.
-    ``overflows``: the original alone computes NaN or infinities somewhere."""
+    ``overflows``: the original alone computes NaN or infinities somewhere. ``undecided``: nothing could be
+    compared, so that the models were not seen to differ either."""
 
     passed: bool
     samples: int
@@ -56,6 +57,7 @@ class Equivalence:
     evidence: Evidence = field(default_factory=Evidence)
     sizes: tuple[Mapping[str, int], ...] = ()
     overflows: bool = False
+    undecided: bool = False
 
     def __bool__(self) -> bool:
         return self.passed
@@ -148,7 +150,7 @@ class _Check:
         for sample, outputs in self._runs():
             if not self._compared and reference.repeated().excess > _REPEAT_SHARE:
                 why = "two runs of the original on the same inputs differ, so nothing can be certified"
-                return _refusal(reference.tolerance, why)
+                return _refusal(reference.tolerance, why, undecided=True)
             judged = self._judged(sample, outputs)
             total = total.and_also(judged)
             self._compared.append(sample)
@@ -159,7 +161,7 @@ class _Check:
                 break
         if total.agrees and self._compared and not is_conclusive:
             why = "no output has a finite number on any of the inputs, so nothing can be certified"
-            return _refusal(reference.tolerance, why)
+            return _refusal(reference.tolerance, why, undecided=True)
         if total.agrees and not (self._is_late() and self._alive):
             total = total.and_also(self._inside())
         return Equivalence(
@@ -173,6 +175,7 @@ class _Check:
             evidence=self._judge.evidence,
             sizes=self._sizes(),
             overflows=total.overflows,
+            undecided=not self._compared and total.agrees,
         )
 
     def _sizes(self) -> tuple[Mapping[str, int], ...]:
@@ -303,9 +306,15 @@ def _named(model: LoadedModel, sample: Sample) -> Mapping[str, Array]:
     return {name: np.asarray(output) for name, output in zip(names, outputs, strict=True)}
 
 
-def _refusal(tolerance: float, why: str) -> Equivalence:
+def _refusal(tolerance: float, why: str, *, undecided: bool = False) -> Equivalence:
     return Equivalence(
-        passed=False, samples=0, max_abs_error=np.inf, max_rel_error=np.inf, tolerance=tolerance, why=why
+        passed=False,
+        samples=0,
+        max_abs_error=np.inf,
+        max_rel_error=np.inf,
+        tolerance=tolerance,
+        why=why,
+        undecided=undecided,
     )
 
 

@@ -9,13 +9,14 @@ from typing import TypeAlias
 
 import numpy as np
 import psutil
+from onnx import TensorProto
 
 from superopt.errors import UnsupportedError
 from superopt.ir.dimensions import as_symbol
 from superopt.ir.graph import Input
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import LiftedModel
-from superopt.onnx_io.protos import dtype_of, element_type
+from superopt.onnx_io.protos import ONNX_ELEMENTS, dtype_of, element_type
 from superopt.onnx_io.readers import Reader, readers_by_tensor
 from superopt.optimizer.check.guesses import OpenDimension, open_dimensions, sizes_to_try, varied
 from superopt.optimizer.check.reading import Reading
@@ -29,6 +30,9 @@ SCALES = ("normal", "positive", "small", "large")
 """Distributions of floating point inputs, the most natural one first."""
 
 _NO_TENSORS = ("sequence_type", "optional_type")
+
+_ARRAYS = frozenset(ONNX_ELEMENTS.values()) - {TensorProto.BFLOAT16}
+"""Element types whose tensors the runtime exchanges as numpy arrays."""
 
 _DRAWN_BYTES = 16
 """Bytes of temporary memory per generated element: a float64 and its conversion."""
@@ -113,13 +117,17 @@ def plan_inputs(lifted: LiftedModel, ports: Sequence[Port], dims: Mapping[str, i
 
 
 def _unsupported(lifted: LiftedModel) -> str:
-    """Which inputs are not tensors, as one line; empty if all are."""
-    found = [
-        repr(info.name)
-        for info in lifted.source.as_given.proto.graph.input
-        if info.type.WhichOneof("value") in _NO_TENSORS
-    ]
-    return f"inputs of sequence or optional type are not supported: {', '.join(found)}" if found else ""
+    """Which inputs and outputs the runtime does not exchange as arrays, as one line; empty if it does all."""
+    graph = lifted.source.as_given.proto.graph
+    found = [repr(info.name) for info in graph.input if info.type.WhichOneof("value") in _NO_TENSORS]
+    if found:
+        return f"inputs of sequence or optional type are not supported: {', '.join(found)}"
+    for info in (*graph.input, *graph.output):
+        element = info.type.tensor_type.elem_type
+        if element and element not in _ARRAYS:
+            kind = TensorProto.DataType.Name(element).lower()
+            return f"{info.name!r} is {kind}, which ONNX Runtime does not exchange with numpy"
+    return ""
 
 
 def declared_ports(lifted: LiftedModel) -> tuple[Port, ...]:

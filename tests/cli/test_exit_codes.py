@@ -24,7 +24,11 @@ COMMANDS: dict[int, tuple[str, ...]] = {
     0: ("check {relu} {relu}", "optimize {relu} -o {out} {quick}"),
     1: ("check {relu} {neg}", "optimize {relu} -o {out} {quick} --require-gain"),
     2: ("inspect {here}/nowhere.onnx", "optimize {relu} --dry-run --dim batch=2", "optimise"),
-    3: ('prove --timeout 0.001 "matmul(x, matmul(y, z)) => matmul(matmul(x, y), z)"',),
+    3: (
+        'prove --timeout 0.001 "matmul(x, matmul(y, z)) => matmul(matmul(x, y), z)"',
+        "check {noise} {noise}",
+        "check {bfloat16} {bfloat16}",
+    ),
     4: ("library stats --database postgresql://127.0.0.1:1/superopt",),
 }
 SIGNALS = {130: signal.SIGINT, 143: signal.SIGTERM}
@@ -45,7 +49,12 @@ def words(
     for name in ("Relu", "Neg"):
         made = model([node(name, "x", "y")], [value("x", [4, 4])], [value("y", [4, 4])])
         onnx.save(made, tmp_path / f"{name.lower()}.onnx")
-    paths = {"relu": tmp_path / "relu.onnx", "neg": tmp_path / "neg.onnx", "out": tmp_path / "o.onnx"}
+    noise = model([node("RandomNormalLike", "x", "y")], [value("x", [4, 4])], [value("y", [4, 4])])
+    onnx.save(noise, tmp_path / "noise.onnx")
+    ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.BFLOAT16, [4]) for name in "xy"]
+    onnx.save(model([node("Identity", "x", "y")], ends[:1], ends[1:]), tmp_path / "bfloat16.onnx")
+    paths = {name: tmp_path / f"{name}.onnx" for name in ("noise", "bfloat16")}
+    paths |= {"relu": tmp_path / "relu.onnx", "neg": tmp_path / "neg.onnx", "out": tmp_path / "o.onnx"}
     quoted = re.compile(r'"([^"]*)"|(\S+)')
     return lambda command: [
         (first or second).format(**paths, here=tmp_path)

@@ -17,7 +17,7 @@ from superopt.errors import InvalidOptionError
 if TYPE_CHECKING:
     from superopt.optimizer.pipeline.report import EquivalenceSummary
 
-NOT_EQUIVALENT = 1
+NOT_EQUIVALENT, UNDECIDED = 1, 3
 
 
 def register(app: typer.Typer) -> None:
@@ -118,7 +118,9 @@ def check(
     database: NoDatabaseOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Run both models on random inputs. Exit 0 if MODEL_B is as accurate as MODEL_A, else 1."""
+    """Run both models on random inputs. Exit 0 if MODEL_B is as accurate as MODEL_A, 1 if not, 3 if nothing
+    could be compared.
+    """
     from superopt.cli.job_options import read_size
     from superopt.cli.views.size import checked_pairs
     from superopt.journeys import in_process as api
@@ -141,7 +143,7 @@ def check(
     output.document({**asdict(summary), "sizes": [dict(sizes) for sizes in verdict.sizes]})
     output.pairs(
         {
-            "equivalent": "yes" if verdict.passed else "no",
+            "equivalent": "yes" if verdict.passed else "undecided" if verdict.undecided else "no",
             "samples": verdict.samples,
         }
         | checked_pairs(verdict.sizes)
@@ -149,4 +151,4 @@ def check(
     )
     if verdict.why:
         output.line(verdict.why)
-    return 0 if verdict.passed else NOT_EQUIVALENT
+    return 0 if verdict.passed else UNDECIDED if verdict.undecided else NOT_EQUIVALENT

@@ -10,7 +10,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import lcm, prod
+from math import isqrt, lcm, prod
 
 from superopt.ir.terms import (
     Application,
@@ -332,7 +332,7 @@ class _Attempt:
             return wish
         flat, parts = prod(shape), list[int]()
         while flat > 1 and len(parts) < 5:
-            part = self._random.choice([n for n in range(1, flat + 1) if flat % n == 0])
+            part = self._random.choice(_divisors(flat))
             parts.append(part)
             flat //= part
         return (*parts, flat)
@@ -373,3 +373,9 @@ class _Attempt:
             (own if own != 1 else self._random.choice(self._pool)) if size is None else size
             for own, size in zip(padded, wish, strict=True)
         )
+
+
+def _divisors(number: int) -> list[int]:
+    """The divisors of a number from 1 up; quick for the elements of a large tensor, too."""
+    small = [n for n in range(1, isqrt(number) + 1) if number % n == 0]
+    return [*small, *(number // n for n in reversed(small) if n * n != number)]
