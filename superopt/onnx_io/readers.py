@@ -12,11 +12,14 @@ from superopt.ir.types import ElementType
 from superopt.onnx_io.files.source import SourceModel
 from superopt.onnx_io.protos import STANDARD_DOMAINS, element_type, subgraphs
 
+LONG = 4096
+
 
 @dataclass(frozen=True, slots=True)
 class Reader:
     """A reader of a tensor: the node and the operand slot. The standard domain is ``""``. ``integers`` and
-    ``texts`` are the integer and text attributes, single values as a list."""
+    ``texts`` are the integer and text attributes, single values as a list, without those of over ``LONG``
+    values, which are a trained model's and no options."""
 
     op_type: str
     domain: str
@@ -40,8 +43,9 @@ def readers_by_tensor(source: SourceModel) -> Mapping[str, Sequence[Reader]]:
     """The readers of every tensor by its name, in model order."""
     found: dict[str, list[Reader]] = defaultdict(list)
     for node in _nodes(source.proto.graph.node):
-        integers = {a.name: tuple(a.ints) or (a.i,) for a in node.attribute}
-        texts = {a.name: tuple(text.decode(errors="replace") for text in a.strings) for a in node.attribute}
+        short = [a for a in node.attribute if len(a.ints) <= LONG and len(a.strings) <= LONG]
+        integers = {a.name: tuple(a.ints) or (a.i,) for a in short}
+        texts = {a.name: tuple(text.decode(errors="replace") for text in a.strings) for a in short}
         domain = "" if node.domain in STANDARD_DOMAINS else node.domain
         for slot, name in enumerate(node.input):
             if name:

@@ -27,6 +27,9 @@ ROUNDS = 64
 SMALL = 4096
 """Maximum bytes of a tensor whose content is passed to shape inference: shapes, axes, sizes."""
 
+_COUNTED = ("cats", "classlabels")
+"""Beginnings of the names of lists whose length is a size of an output."""
+
 _SAYS_NOTHING = re.compile(r"[\s?*_-]*|-\d+|none|null|nan|any|dynamic|unknown|undefined", re.IGNORECASE)
 """Names that exporters give to every open axis, whatever its size."""
 
@@ -65,12 +68,28 @@ def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     for node in model.graph.node:
         large = _large_constant(node)
         if large is None:
-            graph.node.append(node)
+            graph.node.append(_without_long_lists(node))
             if node.domain:
                 _spell_standard_domain(graph.node[-1])
         else:
             graph.input.append(_declaration(node.output[0], large))
     return copy
+
+
+def _without_long_lists(node: onnx.NodeProto) -> onnx.NodeProto:
+    """The node, of whose long lists only the first element is left, as in trees of a trained model."""
+    if node.domain in STANDARD_DOMAINS or node.ByteSize() <= SMALL:
+        return node
+    result = onnx.NodeProto(
+        op_type=node.op_type, domain=node.domain, name=node.name, input=node.input, output=node.output
+    )
+    for attribute in node.attribute:
+        values = attribute.floats or attribute.ints or attribute.strings
+        if len(values) <= SMALL or attribute.name.startswith(_COUNTED):
+            result.attribute.append(attribute)
+        else:
+            result.attribute.append(helper.make_attribute(attribute.name, values[:1]))
+    return result
 
 
 def _import_all_domains(model: onnx.ModelProto) -> None:

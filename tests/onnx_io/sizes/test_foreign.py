@@ -11,8 +11,9 @@ from onnx import TensorProto, helper
 
 from superopt.ir import TensorType
 from superopt.onnx_io import lift, load_model
+from superopt.onnx_io.readers import readers_by_tensor
 from superopt.onnx_io.sizes.foreign import RULES
-from superopt.onnx_io.sizes.inference import infer_types
+from superopt.onnx_io.sizes.inference import infer_types, without_weights
 from superopt.ops import Opaque
 from tests.onnx_io.kit import DTYPES, feeds, model, node, run, tensor, value, weight
 
@@ -145,3 +146,27 @@ def test_what_stands_behind_such_operators_is_understood() -> None:
         "Scaler",
         "Normalizer",
     ]
+
+
+def test_long_lists_of_a_trained_model_are_left_out() -> None:
+    """A tree of 5,001 nodes, and as many categories, whose number is a size of the output."""
+    count = 5001
+    trees = {name: [numbers[0]] * count for name, numbers in leaves("target").items()}  # type: ignore[index]
+    made = model(
+        [
+            node("TreeEnsembleRegressor", "x", "y", n_targets=1, **trees),
+            node("OneHotEncoder", "x", "z", cats_int64s=list(range(count)), zeros=1),
+        ],
+        [value("x", ["n", 4])],
+        [value("y", ["n", 1]), value("z", ["n", 4, count])],
+    )
+    for part in made.graph.node:
+        part.domain = ML
+    made.opset_import.append(helper.make_opsetid(ML, 3))
+    small = without_weights(made)
+    assert [len(part.attribute[0].ints) for part in small.graph.node] == [0, count]
+    assert small.ByteSize() < made.ByteSize() / 10
+    types = infer_types(made).types
+    assert [str(types[name]) for name in "yz"] == ["f32[n, 1]", f"f32[n, 4, {count}]"]
+    readers = readers_by_tensor(load_model(made))["x"]
+    assert max(len(numbers) for reader in readers for numbers in reader.integers.values()) == 1
