@@ -199,7 +199,8 @@ class Schedule:
         budget = _STEP * math.ceil(max(enough, self.budget + _STEP) / _STEP)
         return (
             f"loading the model takes {_seconds(self.loading)} and a run {_seconds(self.running)}, so "
-            f"judging a rewritten one takes {_seconds(self.judging)}; that needs a budget of at least {budget} s"
+            f"judging a rewritten one takes {_seconds(self.judging)}; that needs a budget of at least "
+            f"{budget} s"
         )
 
     @property
