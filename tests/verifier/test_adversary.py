@@ -31,6 +31,7 @@ FALSE = (
     "maxpool[kernel=1, stride=3](upsample_nearest[stride=2](x)) => x",
     "matmul(x: f32[n, n], y: f32[n, n]) => matmul(y, x)",
     "reduce[degree=2](relu(replicate[degree=2](x))) => relu(x)",
+    "prelu[axis=a](x, sqrt(s)) => add(relu(x), channel_scale[axis=a](sub(x, relu(x)), sqrt(s)))",
     "partition[axis=0, degree=2](partition[axis=0, degree=3](x)) => partition[axis=0, degree=4](x)",
 )
 TRUE = (
@@ -40,6 +41,8 @@ TRUE = (
     "matmul(sqrt(x), identity_matrix()) => sqrt(x)",
     "partition[axis=0, degree=2](partition[axis=0, degree=3](x)) => partition[axis=0, degree=6](x)",
     "reduce[degree=2](replicate[degree=2](x)) => scale(x, full[value=2, shape=()]())",
+    "reduce[degree=2](reduce_sum[axis=0](partition[axis=-3, degree=2](x))) => reduce_sum[axis=-3](x)",
+    "add(relu(x), channel_scale[axis=a](sub(x, relu(x)), sqrt(s))) => prelu[axis=a](x, sqrt(s))",
     "upsample_nearest[stride=2](upsample_nearest[stride=3](x)) => upsample_nearest[stride=6](x)",
     "power[exponent=1/2](x) <=> sqrt(x)",
 )

@@ -107,7 +107,7 @@ class LeakyRelu(UnaryElementwise):
 @register
 @dataclass(frozen=True, slots=True)
 class PRelu(ChannelOperator):
-    """x where it is positive, else x times a slope per channel."""
+    """x times a slope per channel where x is negative, else x; then the slope may be undefined."""
 
     name: ClassVar[str] = "prelu"
     polynomial: ClassVar[bool] = False
@@ -118,8 +118,7 @@ class PRelu(ChannelOperator):
     axis: int
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
-        """The positive part, and the product of the negative part."""
+        """The product where the negated data is positive, else the data."""
         data, slope = arrays
-        positive = rectified(domain, data)
-        negative = domain.subtract(data, positive)
-        return (domain.add(positive, domain.multiply(negative, self.spread(domain, data, slope))),)
+        sloped = domain.multiply(data, self.spread(domain, data, slope))
+        return (domain.select(domain.negate(data), sloped, data),)

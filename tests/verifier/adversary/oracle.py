@@ -57,6 +57,8 @@ def judge(equation: Equation, instances: int, seed: int = 0) -> Judgement:
         typed = typings.next()
         if typed is None:
             continue
+        if typed.mismatch and divides and not _is_typed_in_shards(equation, typed, numbers):
+            continue
         if typed.mismatch:
             return Judgement(f"{typed}: {typed.mismatch}", compared + 1)
         difference = None
@@ -88,9 +90,26 @@ def _difference(equation: Equation, typed: Typed, draw: Draw) -> str:
     return ""
 
 
+def _is_typed_in_shards(equation: Equation, typed: Typed, numbers: np.random.Generator) -> bool:
+    """Whether a side that claims something can be divided so: shapes do not say which parts are summands."""
+    shards = _shards(equation, typed, lambda shape: _signed(numbers, shape))
+    forward = equation.direction is Direction.FORWARD
+    for side in (equation.left,) if forward else (equation.left, equation.right):
+        try:
+            evaluated_in_shards(side, typed.attributes, shards)
+        except (IllTyped, TypeError):
+            continue
+        return True
+    return False
+
+
+def _shards(equation: Equation, typed: Typed, draw: Draw) -> dict[str, Shards]:
+    return {t.name: _divided(t, typed, equation, draw) for t in typed.shapes if isinstance(t, Variable)}
+
+
 def _difference_in_shards(equation: Equation, typed: Typed, draw: Draw) -> str:
     sides = equation.terms
-    shards = {t.name: _divided(t, typed, equation, draw) for t in typed.shapes if isinstance(t, Variable)}
+    shards = _shards(equation, typed, draw)
     values = evaluated_in_shards(sides, typed.attributes, shards)
     largest = max(_magnitude(part) for value in values.values() for part in value.parts.values())
     for one, other in zip(equation.left, equation.right, strict=True):
