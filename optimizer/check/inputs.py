@@ -9,14 +9,13 @@ from typing import TypeAlias
 
 import numpy as np
 import psutil
-from onnx import TensorProto
 
 from superopt.errors import UnsupportedError
 from superopt.ir.dimensions import as_symbol
 from superopt.ir.graph import Input
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import LiftedModel
-from superopt.onnx_io.protos import ONNX_ELEMENTS, dtype_of, element_type
+from superopt.onnx_io.protos import ONNX_ELEMENTS, dtype_of, element_name, element_type
 from superopt.onnx_io.readers import Reader, readers_by_tensor
 from superopt.optimizer.check.guesses import OpenDimension, open_dimensions, sizes_to_try, varied
 from superopt.optimizer.check.reading import Reading
@@ -31,7 +30,7 @@ SCALES = ("normal", "positive", "small", "large")
 
 _NO_TENSORS = ("sequence_type", "optional_type")
 
-_ARRAYS = frozenset(ONNX_ELEMENTS.values()) - {TensorProto.BFLOAT16}
+_ARRAYS = frozenset(ONNX_ELEMENTS.values()) - {ONNX_ELEMENTS[ElementType.BFLOAT16]}
 """Element types whose tensors the runtime exchanges as numpy arrays."""
 
 _DRAWN_BYTES = 16
@@ -125,7 +124,7 @@ def _unsupported(lifted: LiftedModel) -> str:
     for info in (*graph.input, *graph.output):
         element = info.type.tensor_type.elem_type
         if element and element not in _ARRAYS:
-            kind = TensorProto.DataType.Name(element).lower()
+            kind = element_name(element)
             return f"{info.name!r} is {kind}, which ONNX Runtime does not exchange with numpy"
     return ""
 

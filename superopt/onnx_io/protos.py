@@ -30,6 +30,11 @@ def element_type(code: int) -> ElementType:
     return ELEMENTS.get(code, ElementType.OTHER)
 
 
+def element_name(code: int) -> str:
+    """The name of an ONNX code, also of types without a name here: ``bfloat16``, ``float8e4m3fn``."""
+    return TensorProto.DataType.Name(code).lower()
+
+
 def dtype_of(element: ElementType) -> np.dtype[np.generic]:
     """The numpy dtype that holds an element type."""
     return np.dtype(helper.tensor_dtype_to_np_dtype(ONNX_ELEMENTS[element]))

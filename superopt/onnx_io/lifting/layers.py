@@ -110,12 +110,20 @@ def _pads(site: Site, axes: int) -> tuple[int, int, int, int]:
     return (pads[0], pads[1], pads[2], pads[3]) if axes == 2 else (0, pads[0], 0, pads[1])
 
 
-def _padding(site: Site, axes: int, kernel: tuple[int, int] | None, dilation: tuple[int, int]) -> Padding:
+def _padding(
+    site: Site,
+    axes: int,
+    kernel: tuple[int, int] | None,
+    stride: tuple[int, int],
+    dilation: tuple[int, int] = (1, 1),
+) -> Padding:
     """``same`` where padding is symmetric and keeps the size, else ``valid``, else explicit numbers."""
     automatic = site.text("auto_pad", "NOTSET")
     if automatic != "NOTSET":
         if automatic not in AUTOMATIC_PADDING:
             raise NotLiftedError(f"auto_pad is {automatic}")
+        if automatic != "VALID" and _may_crop(kernel, stride, dilation):
+            raise NotLiftedError(f"auto_pad is {automatic}, and strides are longer than windows")
         return AUTOMATIC_PADDING[automatic]
     pads = _pads(site, axes)
     if kernel is not None:
@@ -125,6 +133,12 @@ def _padding(site: Site, axes: int, kernel: tuple[int, int] | None, dilation: tu
             if pads == same + same:
                 return "same"
     return pads if any(pads) else "valid"
+
+
+def _may_crop(kernel: tuple[int, int] | None, stride: tuple[int, int], dilation: tuple[int, int]) -> bool:
+    """Whether automatic padding may be below -1 on an axis: ONNX Runtime crops such an image on both ends."""
+    extents = [d * (k - 1) + 1 for k, d in zip(kernel or (1, 1), dilation, strict=True)]
+    return any(extent < step - 1 for extent, step in zip(extents, stride, strict=True))
 
 
 _BLOCK = 16
@@ -179,7 +193,7 @@ def _conv(site: Site) -> tuple[Value, ...]:
     data, weight = site.type_of(image), site.type_of(kernel)
     sizes = weight.shape[2:]
     known = (sizes[0], sizes[1]) if isinstance(sizes[0], int) and isinstance(sizes[1], int) else None
-    operator = Conv(stride, _padding(site, axes, known, dilation), dilation)
+    operator = Conv(stride, _padding(site, axes, known, stride, dilation), dilation)
     if operator.groups(data, weight) != site.integer("group", 1):
         raise NotLiftedError("the number of groups does not follow from the shapes")
     is_depthwise = weight.shape[1] == 1 and weight.shape[0] == data.shape[1]
@@ -304,7 +318,7 @@ def window(site: Site, axes: int) -> tuple[tuple[int, int], tuple[int, int], Pad
     kernel, stride = _pair(site, "kernel_shape", axes), _pair(site, "strides", axes)
     if site.integer("ceil_mode", 0) and site.text("auto_pad", "NOTSET") == "NOTSET":
         return kernel, stride, _rounded_up(site, axes, kernel, stride)
-    return kernel, stride, _padding(site, axes, kernel, (1, 1))
+    return kernel, stride, _padding(site, axes, kernel, stride)
 
 
 def _rounded_up(site: Site, axes: int, kernel: tuple[int, int], stride: tuple[int, int]) -> Padding:
@@ -322,7 +336,7 @@ def _rounded_up(site: Site, axes: int, kernel: tuple[int, int], stride: tuple[in
             pads[axis + 2] += missing
             widened = True
     if not widened:
-        return _padding(site, axes, kernel, (1, 1))
+        return _padding(site, axes, kernel, stride)
     if site.integer("count_include_pad", 0):
         raise NotLiftedError("it rounds sizes up (ceil_mode) and counts padding")
     if any(pad >= size for pad, size in zip(pads, kernel * 2, strict=True)):

@@ -55,6 +55,26 @@ LAYERS = (
         weights=[weight("w", 8, 4, 2, 2)],
     ),
     Case(
+        "automatic padding that crops after one that does not",
+        [
+            node("Conv", "x w", "z", auto_pad="SAME_UPPER", strides=[2, 2]),
+            node("Conv", "z w", "y", auto_pad="SAME_UPPER", strides=[3, 3]),
+        ],
+        [value("x", [1, 4, 8, 8])],
+        lifted="""
+            x = input: f32[1, 4, 8, 8]
+            w = weight: f32[4, 4, 1, 1]
+            %2 = conv[stride=(2, 2), padding=same_upper](x, w): f32[1, 4, 4, 4]
+            %3 = opaque[domain=, op_type=Conv, index=1, reason=auto_pad is SAME_UPPER, and strides are longer than windows](%2, w): f32[1, 4, 2, 2]
+            return %3
+        """,
+        written="""
+            z = Conv(x, w)
+            y = Conv(z, w)
+        """,
+        weights=[weight("w", 4, 4, 1, 1)],
+    ),
+    Case(
         "convolution over one axis",
         [node("Conv", "x w", "y")],
         [value("x", [1, 2, 9])],

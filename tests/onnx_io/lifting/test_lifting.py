@@ -50,6 +50,9 @@ def test_symbols_say_where_they_are_from() -> None:
 def test_opaque_nodes_say_why() -> None:
     reasons = {case.name: why for case in CASES for _, _, why in lift(load_model(case.model())).opaque}
     assert reasons == {
+        "automatic padding that crops after one that does not": (
+            "auto_pad is SAME_UPPER, and strides are longer than windows"
+        ),
         "convolution over three axes": "the convolution is over 3 axes, not 2",
         "reshape to a computed shape": "the shape is computed at run time",
         "integers": "int64 operands stay as they are: rules are over the reals",
