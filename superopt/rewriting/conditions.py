@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TypeAlias, cast
 
 from superopt.errors import IllTypedError, InvalidEquationError
-from superopt.ir.dimensions import Dimension, FloorDivision, SymbolicDimension, floor_divide, symbol
+from superopt.ir.dimensions import Dimension, SymbolicDimension, floor_divide, symbol
 from superopt.ir.numbers import NumberExpression, names_of, substituted_number
 from superopt.ir.terms import (
     Condition,
@@ -21,6 +21,7 @@ from superopt.ir.terms import (
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, TensorType
 
 _PARITY = symbol("parity")
+_QUOTIENT = "quotient of "
 Quantity: TypeAlias = "Dimension | Fraction | str | tuple[Dimension, ...] | TensorType"
 
 
@@ -119,9 +120,7 @@ def _equality(left: Quantity, right: Quantity) -> Decision | tuple[Dimension, Di
 
 
 def _has_quotient(size: Dimension) -> bool:
-    return isinstance(size, SymbolicDimension) and any(
-        isinstance(atom, FloorDivision) for monomial, _ in size.terms for atom in monomial
-    )
+    return isinstance(size, SymbolicDimension) and any(name.startswith(_QUOTIENT) for name in size.symbols)
 
 
 def odd_sizes(
@@ -295,10 +294,13 @@ def _outputs_per_group(*arguments: Quantity) -> Quantity:
 
 
 def _quotient(numerator: Dimension, denominator: Dimension) -> Dimension:
-    """The quotient; 0 where sizes are numbers and it is not whole."""
+    """The quotient; 0 where sizes are numbers and it is not whole. Where it is not known to be whole, a
+    symbol of its own, which equals no other."""
     quotient = floor_divide(numerator, denominator)
+    if quotient * denominator == numerator:
+        return quotient
     numbers = isinstance(numerator, int) and isinstance(denominator, int)
-    return 0 if numbers and quotient * denominator != numerator else quotient
+    return 0 if numbers else symbol(f"{_QUOTIENT}{numerator} by {denominator}")
 
 
 def _composed(*arguments: Quantity) -> Quantity:

@@ -232,14 +232,14 @@ def test_all_compositions_of_permutations_of_three_axes() -> None:
             ),
             (
                 "the source is never well-typed: combine[axis=-4, degree=d](matmul(replicate[degree=d](x), y"
-                ")): combine: an axis in 1 parts cannot be one in 2 fewer"
+                ")): combine: an axis in 1 parts cannot be one in 7 fewer"
             ),
         ),
         (
             "pipeline[axis=a, degree=d](batch[axis=a, degree=d](x: f32[n, n])) => x",
             (
                 "the source is never well-typed: batch[axis=a, degree=d](x): batch: an axis in 1 parts cannot"
-                " be one in 2 fewer"
+                " be one in 3 fewer"
             ),
         ),
         (

@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
-from superopt.errors import DimensionMismatchError, IllTypedError
+from superopt.errors import DimensionMismatchError, IllTypedError, RankMismatchError
 from superopt.instances.instance import Instance
 from superopt.ir.dimensions import Dimension, substitute, symbol
 from superopt.ir.numbers import substituted_number
@@ -27,15 +27,18 @@ from superopt.ir.terms import (
     applications,
     variables,
 )
-from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, TensorType
+from superopt.ir.types import TensorType
 from superopt.ops.base import OPERATORS, Operator, known_operator
 from superopt.ops.traits import HALVES
 from superopt.rewriting.conditions import Decision, as_declared, decide, names_in
 from superopt.rewriting.divisions import DIVIDING, divisions_needed, variable_type
 from superopt.rewriting.typing import Typing, leaves_shape_out, leaves_sizes_out
 from superopt.verifier.certificates.attribute_cases import attribute_cases
-from superopt.verifier.certificates.groups import unknown_groups
-from superopt.verifier.certificates.partial_typing import PartialTyping
+from superopt.verifier.certificates.degree_cases import require_factors, require_known_parts
+from superopt.verifier.certificates.dropped_cases import require_unfit
+from superopt.verifier.certificates.groups import known_groups, unknown_groups
+from superopt.verifier.certificates.partial_typing import PartialTyping, UndecidedCasesError, declared_types
+from superopt.verifier.certificates.rank_bound import highest_rank
 from superopt.verifier.certificates.rank_choices import fitting_ranks
 from superopt.verifier.certificates.size_equations import (
     Solution,
@@ -49,10 +52,6 @@ MOST_CASES = 10_000
 MOST_STEPS = 80_000
 """Maximum number of steps of typing one operator or choosing ranks; few rules need over 35,000."""
 _IMPLICIT = "implicit "
-
-
-class UndecidedCasesError(IllTypedError):
-    """The case analysis of a rule may be incomplete."""
 
 
 def cases_of(goal: Equation, largest_rank: int, whole: Equation | None = None) -> Iterator[Instance]:
@@ -72,24 +71,26 @@ def cases_of(goal: Equation, largest_rank: int, whole: Equation | None = None) -
 class _Search:
     def __init__(self, goal: Equation, largest_rank: int, whole: Equation) -> None:
         self._goal, self._whole = goal, whole
-        self._largest_rank = largest_rank
+        self._largest_rank, self._highest_rank = largest_rank, highest_rank(whole, largest_rank)
         self._terms = goal.terms
         self._order = tuple(applications(*self._terms))
         self._names = variables(*self._terms)
         self._fresh = numbered(_IMPLICIT)
         self._part = numbered("part ")
         self._steps = 0
+        self._chosen: Mapping[str, object] = {}
         self._divides = any(term.operator in DIVIDING for term in self._order)
         self._leaves_sizes_out = any(map(leaves_sizes_out, self._terms))
 
     def cases(self) -> Iterator[Instance]:
         unequal, equal = set[object](), set[object]()
-        declared = self._declared()
+        declared = declared_types(self._goal)
         if self._divides and any(OPERATORS[term.operator].positions is None for term in self._order):
             raise UndecidedCasesError(
                 "how a divided tensor lies that is reshaped depends on which sizes are 1"
             )
-        for attributes in attribute_cases(self._whole, self._largest_rank):
+        for attributes in attribute_cases(self._whole, self._largest_rank, self._highest_rank):
+            self._chosen = attributes
             for state in self._extended(PartialTyping(attributes, declared), 0):
                 ranks = tuple((n, state.types[Variable(n)].rank) for n in self._names), repr(attributes)
                 if all(state.types[a].rank == state.types[b].rank for a, b in self._pairs()):
@@ -107,16 +108,6 @@ class _Search:
 
     def _pairs(self) -> Iterator[tuple[Term, Term]]:
         return zip(self._goal.left, self._goal.right, strict=True)
-
-    def _declared(self) -> dict[Term, TensorType]:
-        types: dict[Term, TensorType] = {}
-        for name, declared in self._goal.types:
-            element = ELEMENT_TYPES_BY_SHORT_NAME.get(declared.element)
-            if element is None:
-                raise IllTypedError(f"{name}: unknown element type {declared.element}")
-            sizes = tuple(size if isinstance(size, int) else symbol(size) for size in declared.shape)
-            types[Variable(name)] = TensorType(element, sizes)
-        return types
 
     def _extended(self, state: PartialTyping, position: int) -> Iterator[PartialTyping]:
         """Yield all ways to type the applications from that position on."""
@@ -201,7 +192,7 @@ class _Search:
         if not leaves_shape_out(term):
             yield state
             return
-        for rank in range(self._largest_rank + 1):
+        for rank in range(self._highest_rank + 1):
             yield state.with_implicit(term, tuple(self._fresh() for _ in range(rank)))
 
     def _given(self, state: PartialTyping, ranks: Mapping[str, int]) -> PartialTyping:
@@ -235,17 +226,29 @@ class _Search:
             yield state.postponed(term)
             return
         inputs = [state.types[child] for child in term.inputs]
+        if term.operator in DIVIDING:
+            require_known_parts(self._whole, inputs[0], self._explicit(term, state).get("axis"), self._chosen)
         try:
             state, operator = self._operator(term, state)
-            grouped = unknown_groups(operator, inputs)
+        except IllTypedError:
+            return
+        known = known_groups(operator, inputs) if self._divides else None
+        if known is not None and not isinstance(known, int):  # which may be 1
+            yield from self._alternatives(term, state, [(known, 1)])
+        grouped = unknown_groups(operator, inputs)
+        try:
             found = operator.infer(*inputs) if grouped is None else None
         except DimensionMismatchError as mismatch:
             pairs = [(mismatch.left, mismatch.right)]
             if OPERATORS[term.operator].repeats:
                 pairs.append((mismatch.left, 1))
+            require_unfit(operator, inputs, pairs)
             yield from self._alternatives(term, state, pairs)
             return
+        except RankMismatchError:
+            return
         except IllTypedError:
+            require_unfit(operator, inputs, [] if known is None else [(known, 1)])
             return
         if grouped is not None:
             yield from self._grouped(term, state, grouped)
@@ -346,7 +349,10 @@ class _Search:
         yield from self._checked(state, types)
 
     def _all(self, left: Dimension, right: Dimension) -> Sequence[Solution]:
-        """Return all solutions, solved first for omitted sizes; raises UndecidedSizesError."""
+        """Return all solutions, solved first for omitted sizes; raises UndecidedSizesError. Where degrees are
+        open, the values that stand for all must do so for these sizes."""
+        for size in (left, right) if self._divides else ():
+            require_factors(self._whole, size, self._chosen)
         return solutions(left, right, self._part, _is_implicit)
 
     def _checked(self, state: PartialTyping, types: Mapping[str, TensorType]) -> Iterator[Instance]:
@@ -357,10 +363,12 @@ class _Search:
         known: dict[Term, TensorType] = {Variable(name): type_ for name, type_ in types.items()}
         operators: dict[Application, Operator] = {}
         for term in self._order:
+            inputs = [known[child] for child in term.inputs]
             try:
                 _, operators[term] = self._operator(term, state)
-                (known[term],) = operators[term].infer(*(known[child] for child in term.inputs))
+                (known[term],) = operators[term].infer(*inputs)
             except DimensionMismatchError as mismatch:
+                require_unfit(operators[term], inputs, [(mismatch.left, mismatch.right)])
                 for solution in self._all(mismatch.left, mismatch.right):
                     yield from self._finished(state.solved(solution))
                 return

@@ -1,19 +1,16 @@
 """The forms of conditions whose cases are known: what a rule says of ranks and axes stands in plain sight.
 
 A clause that hides a rank or an axis in a calculation, or looks a number up in a list by a rank, could hold
-at one high rank only, which no bound on ranks sees. So could clauses that tie one axis variable to several
-tensors, since an axis out of range is no error in a clause.
+at one high rank only, which no bound on ranks sees.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from superopt.errors import IllTypedError
-from superopt.ir.numbers import NumberExpression, names_of
+from superopt.ir.numbers import AttributeVariable, NumberExpression, names_of
 from superopt.ir.terms import Condition, ConditionCall, ConditionName, ConditionTerm, Equation
-from superopt.verifier.certificates.rank_bound import axis_variables
 
 _OF_TENSORS = ("rank", "shape", "leading", "channels", "groups", "outputs_per_group")
 _AT_AXES = ("axis", "dim")
@@ -23,26 +20,48 @@ _SIZES = ("dim", "channels", "groups", "outputs_per_group")
 def require_known_forms(goal: Equation) -> None:
     """Raises IllTypedError for a rule with a clause of another form."""
     axes = axis_variables(goal)
-    tensors: dict[str, set[str]] = defaultdict(set)
-    for condition in goal.conditions:
-        if not _is_known(condition, axes):
-            raise IllTypedError("a condition is not of a form of which all cases are known")
-        for call in _calls(condition):
-            match call:
-                case ConditionCall("axis" | "dim", (ConditionName(tensor), ConditionName(axis))):
-                    tensors[axis].add(tensor)
-                case _:
-                    pass
-    if any(len(found) > 1 for found in tensors.values()):
-        raise IllTypedError("conditions relate an axis to several tensors")
+    if not all(_is_known(condition, axes) for condition in goal.conditions):
+        raise IllTypedError("a condition is not of a form of which all cases are known")
+
+
+def axis_variables(goal: Equation) -> frozenset[str]:
+    """Return the attribute variables that are axes."""
+    values = (value for term in goal.applications for name, value in term.attributes if name == "axis")
+    return frozenset(value.name for value in values if isinstance(value, AttributeVariable))
+
+
+def sides_of(condition: Condition) -> Iterator[ConditionTerm]:
+    """Yield both sides, or the one of a clause without a relation."""
+    yield condition.left
+    if condition.right is not None:
+        yield condition.right
+
+
+def calls_in(condition: Condition) -> Iterator[ConditionCall]:
+    """Yield all calls, also those that are arguments of others."""
+    waiting = list(sides_of(condition))
+    while waiting:
+        term = waiting.pop()
+        if isinstance(term, ConditionCall):
+            yield term
+            waiting.extend(term.arguments)
 
 
 def _is_known(condition: Condition, axes: frozenset[str]) -> bool:
-    sides = [side for side in (condition.left, condition.right) if side is not None]
+    sides = list(sides_of(condition))
     bare = [isinstance(side, ConditionName) and side.name in axes for side in sides]
     if any(bare) and not all(one or isinstance(side, int) for one, side in zip(bare, sides, strict=True)):
         return False
-    return all(_is_known_side(side, axes) for side in sides)
+    return _compares_ranks(sides) and all(_is_known_side(side, axes) for side in sides)
+
+
+def _compares_ranks(sides: list[ConditionTerm]) -> bool:
+    """Whether ranks and axes are compared with numbers and with their like only."""
+    kinds = [side.function for side in sides if isinstance(side, ConditionCall)]
+    for kind in ("rank", "axis"):
+        if kind in kinds and kinds != [kind] * 2 and not any(isinstance(side, int) for side in sides):
+            return False
+    return True
 
 
 def _is_known_side(side: ConditionTerm, axes: frozenset[str]) -> bool:
@@ -79,14 +98,4 @@ def _is_factor(term: ConditionTerm, axes: frozenset[str]) -> bool:
     return isinstance(term, int) or _is_name(term, axes)
 
 
-def _calls(condition: Condition) -> Iterator[ConditionCall]:
-    sides: Iterable[ConditionTerm] = [side for side in (condition.left, condition.right) if side is not None]
-    waiting = list(sides)
-    while waiting:
-        term = waiting.pop()
-        if isinstance(term, ConditionCall):
-            yield term
-            waiting.extend(term.arguments)
-
-
-__all__ = ["require_known_forms"]
+__all__ = ["axis_variables", "calls_in", "require_known_forms", "sides_of"]

@@ -24,6 +24,12 @@ def unknown_groups(
     return None if groups is not None and _quotient(outputs, groups) is not None else channels
 
 
+def known_groups(operator: Operator, inputs: Sequence[TensorType]) -> Dimension | None:
+    """Return the number of groups that the sizes determine; None for another operator."""
+    channels = operator.grouped(*map(whole, inputs))
+    return None if channels is None else _quotient(channels[0], channels[1])
+
+
 def _quotient(numerator: Dimension, denominator: Dimension) -> Dimension | None:
     """Return the exact quotient; None if the division is not exact or not known to be."""
     if denominator == 0:
@@ -32,4 +38,4 @@ def _quotient(numerator: Dimension, denominator: Dimension) -> Dimension | None:
     return quotient if quotient * denominator == numerator else None
 
 
-__all__ = ["unknown_groups"]
+__all__ = ["known_groups", "unknown_groups"]

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from superopt.ir.terms import Application, Term
-from superopt.ir.types import TensorType
+from superopt.errors import IllTypedError
+from superopt.ir.dimensions import symbol
+from superopt.ir.terms import Application, Equation, Term, Variable
+from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, TensorType
 from superopt.ops.attributes import substituted
 from superopt.verifier.certificates.size_equations import Solution
+
+
+class UndecidedCasesError(IllTypedError):
+    """The case analysis of a rule may be incomplete."""
 
 
 @dataclass(frozen=True)
@@ -45,4 +51,16 @@ class PartialTyping:
         return PartialTyping(self.attributes, self.types, {**self.implicit, place: value}, self.waiting)
 
 
-__all__ = ["PartialTyping"]
+def declared_types(goal: Equation) -> dict[Term, TensorType]:
+    """Return the types that a rule declares, with symbols for sizes that have names. Raises IllTypedError."""
+    types: dict[Term, TensorType] = {}
+    for name, declared in goal.types:
+        element = ELEMENT_TYPES_BY_SHORT_NAME.get(declared.element)
+        if element is None:
+            raise IllTypedError(f"{name}: unknown element type {declared.element}")
+        sizes = tuple(size if isinstance(size, int) else symbol(size) for size in declared.shape)
+        types[Variable(name)] = TensorType(element, sizes)
+    return types
+
+
+__all__ = ["PartialTyping", "UndecidedCasesError", "declared_types"]

@@ -2,7 +2,8 @@
 
 A tensor of a higher rank has an axis that nothing in the proof distinguishes from its neighbours: no
 operator's position, no fixed axis number, no value of an axis variable, and no failing step. If that axis is
-removed from every tensor that has it, the same step fails at the next lower rank.
+removed from every tensor that has it, the same step fails at the next lower rank. An axis variable follows,
+because all tensors that it is an axis of have one rank (``rank_classes``).
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 
 from superopt.errors import IllTypedError
-from superopt.ir.numbers import AttributeVariable
 from superopt.ir.terms import (
     Application,
     Condition,
@@ -23,6 +23,11 @@ from superopt.ir.terms import (
 )
 from superopt.ops.base import OPERATORS
 from superopt.rewriting.claims import most_rank
+from superopt.rewriting.typing import leaves_shape_out
+from superopt.verifier.certificates.condition_forms import axis_variables, calls_in, sides_of
+from superopt.verifier.certificates.rank_classes import RankClasses
+
+_AXES_OF_FUNCTIONS = {"channels": 1, "groups": 1, "outputs_per_group": 1, "leading": -1}
 
 HIGHEST = 32
 """A rule whose numbers ask for more ranks is unproved: the cases would be too many."""
@@ -36,20 +41,39 @@ def largest_rank(goal: Equation, used: Iterable[Equation] = (), met: Iterable[Te
     """
     limit = most_rank(goal)
     if limit is not None:
+        _require_bounded_shapes(goal)
         return limit
     axioms = tuple(used)
     every = (goal, *axioms)
-    terms = [*applications(*met, *(term for equation in every for term in equation.terms))]
+    own = [*applications(*goal.terms, *met)]
+    terms = [*own, *applications(*(term for equation in axioms for term in equation.terms))]
+    RankClasses(own, goal).require_axes_apart()
     places = [_positions(term) for term in terms]
     axes = [value for term in terms for value in _axes(term)] + [n for each in every for n in _named(each)]
     fixed = [rank for term in terms for rank in _lengths(term)] + [n for each in every for n in _ranks(each)]
-    left = max([0, *places, *(axis + 1 for axis in axes if axis >= 0)])
-    right = max([0, *places, *(-axis for axis in axes if axis < 0), *fixed])
+    left = max([0, *places, *fixed, *(axis + 1 for axis in axes if axis >= 0)])
+    right = max([0, *places, *fixed, *(-axis for axis in axes if axis < 0)])
     levels = 1 + sum(1 for term in terms if OPERATORS[term.operator].repeats)
     bound = levels * (left + len(axis_variables(goal))) + right + 2
+    bound = max([bound, *(number + 1 for each in every for number in _most(each))])
     if bound > HIGHEST:
         raise IllTypedError(f"expected numbers that ask for ranks up to {HIGHEST} to be checked, got {bound}")
-    return max([bound, *(number + 1 for each in every for number in _most(each))])
+    return bound
+
+
+def highest_rank(goal: Equation, largest_rank: int) -> int:
+    """Return the highest rank of any term of a rule whose variables have at most that rank."""
+    lengths = [rank for term in goal.applications for rank in _lengths(term)]
+    raising = sum(OPERATORS[term.operator].positions is None for term in goal.applications)
+    return max([largest_rank, *lengths]) + raising
+
+
+def _require_bounded_shapes(goal: Equation) -> None:
+    """Raises IllTypedError if an omitted shape is not that of a term whose rank is limited."""
+    if any(map(leaves_shape_out, goal.applications)):
+        classes = RankClasses([*applications(*goal.terms)], goal)
+        if not all(classes.is_limited(term) for term in goal.applications if leaves_shape_out(term)):
+            raise IllTypedError("a shape that is left out may be of any rank")
 
 
 def _positions(term: Application) -> int:
@@ -70,29 +94,18 @@ def _lengths(term: Application) -> Iterable[int]:
     return (len(shape),) if isinstance(shape, tuple) else ()
 
 
-def axis_variables(goal: Equation) -> frozenset[str]:
-    """Return the attribute variables that are axes."""
-    values = (value for term in goal.applications for name, value in term.attributes if name == "axis")
-    return frozenset(value.name for value in values if isinstance(value, AttributeVariable))
-
-
 def _named(equation: Equation) -> Iterable[int]:
-    """Yield the axes in conditions, as in ``dim(x, -1)``, ``axis(x, a) != 2`` and ``a > 2``."""
+    """Yield the axes in conditions, as in ``dim(x, -1)``, ``axis(x, a) != 2`` and ``a > 2``; channels and
+    outputs are axes 1 and 0, and ``leading`` speaks of the last one."""
     axes = axis_variables(equation)
     for condition in equation.conditions:
-        sides = [side for side in (condition.left, condition.right) if side is not None]
-        for side in sides:
-            yield from _within(side)
+        for call in calls_in(condition):
+            yield from (argument for argument in call.arguments if isinstance(argument, int))
+            if call.function in _AXES_OF_FUNCTIONS:
+                yield _AXES_OF_FUNCTIONS[call.function]
+        sides = list(sides_of(condition))
         if any(_is_axis(side, axes) for side in sides):
             yield from (side for side in sides if isinstance(side, int))
-
-
-def _within(term: ConditionTerm) -> Iterable[int]:
-    """Yield the numbers among the arguments of calls."""
-    for argument in term.arguments if isinstance(term, ConditionCall) else ():
-        if isinstance(argument, int):
-            yield argument
-        yield from _within(argument)
 
 
 def _is_axis(side: ConditionTerm, axes: Set[str]) -> bool:
@@ -128,4 +141,4 @@ def _compared_ranks(condition: Condition) -> Iterable[int]:
         yield from (abs(side) for side in sides if isinstance(side, int))
 
 
-__all__ = ["HIGHEST", "axis_variables", "largest_rank"]
+__all__ = ["HIGHEST", "highest_rank", "largest_rank"]

@@ -29,10 +29,12 @@ from superopt.ir.types import TensorType
 from superopt.ops.base import Operator, known_operator
 from superopt.ops.shape import Half
 from superopt.rewriting.conditions import Decision, as_declared, decide, holds
+from superopt.rewriting.divisions import DIVIDING
 from superopt.rewriting.typing import Typing, infer_terms, leaves_sizes_out
 from superopt.verifier.certificates.cases import cases_of
 from superopt.verifier.certificates.certificate import Certificate, Link
 from superopt.verifier.certificates.chain_text import fill, require, require_text, sides_of, value_of
+from superopt.verifier.certificates.groups import known_groups
 from superopt.verifier.certificates.positivity import PositiveSizes
 from superopt.verifier.certificates.rank_bound import largest_rank
 
@@ -120,6 +122,12 @@ class _Replayer:
         self._nodes: dict[tuple[object, ...], _Resolved] = {}
         self._sizes = PositiveSizes(_own_sizes(instance.typing))
         self._assumed = assumed(goal, instance)
+        self._divides = any(term.operator in DIVIDING for term in goal.applications)
+        types, operators = instance.typing.types, instance.typing.operators
+        self._groups = {
+            known_groups(operator, [types[child] for child in term.inputs])
+            for term, operator in (operators.items() if self._divides else ())
+        }
         require(as_declared(goal.types, instance.types), "the instance is not as the rule declares")
         for condition in goal.conditions:
             met = decide(condition, instance.types, instance.attributes)
@@ -269,8 +277,18 @@ class _Replayer:
                 raise IllTypedError(f"{type_} may be empty")
             if not isinstance(head, str) and not head.unseen(*types) <= self._assumed:
                 raise IllTypedError(f"{head.name} may be ill-typed, depending on sizes")
+            if not isinstance(head, str) and self._may_have_one_group(head, types):
+                raise IllTypedError(
+                    f"{head.name} may have one group, for which tensors are divided otherwise"
+                )
             node = self._nodes[key] = _Resolved(head, inputs, type_)
         return node
+
+    def _may_have_one_group(self, head: Operator, types: Sequence[TensorType]) -> bool:
+        """Whether tensors are divided, and the groups are a symbol that the rule's own terms do not have: it
+        is not a case of its own that this is 1."""
+        groups = known_groups(head, types)
+        return self._divides and not isinstance(groups, int | None) and groups not in self._groups
 
 
 def _only(types: tuple[TensorType, ...]) -> TensorType | None:

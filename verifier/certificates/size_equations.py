@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import gcd
+from math import gcd, isqrt
 from typing import TypeAlias
 
 from superopt.errors import IllTypedError
@@ -163,10 +163,10 @@ def _divided(number: int, count: int) -> Iterator[tuple[int, ...]]:
         if number == 1:
             yield ()
         return
-    for divisor in range(1, number + 1):
-        if number % divisor == 0:
-            for rest in _divided(number // divisor, count - 1):
-                yield (divisor, *rest)
+    small = [n for n in range(1, isqrt(number) + 1) if number % n == 0]
+    for divisor in (*small, *(number // n for n in reversed(small) if n * n != number)):
+        for rest in _divided(number // divisor, count - 1):
+            yield (divisor, *rest)
 
 
 def never_positive(size: Dimension) -> bool:

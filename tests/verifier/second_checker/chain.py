@@ -9,7 +9,7 @@ from itertools import count, islice
 from typing import cast
 
 from superopt.errors import IllTypedError
-from superopt.ir.dimensions import Dimension, SymbolicDimension, substitute
+from superopt.ir.dimensions import Dimension, SymbolicDimension, floor_divide, substitute
 from superopt.ir.terms import (
     Application,
     AttributeVariable,
@@ -21,10 +21,21 @@ from superopt.ir.terms import (
 from superopt.ir.types import TensorType
 from superopt.ops import OPERATORS, attributes_of, normalise_attribute, operator_from_attributes
 from superopt.ops.attributes import substituted
+from superopt.ops.sharded.sharding import UNDIVIDED, divisions_of
 from superopt.verifier.certificates.certificate import Certificate, Link
 from tests.verifier.second_checker.conditions import Scope, holds
 from tests.verifier.second_checker.items import application
-from tests.verifier.second_checker.nodes import Complete, Leaf, Node, at, nodes_of, put, type_of, with_sizes
+from tests.verifier.second_checker.nodes import (
+    Complete,
+    Leaf,
+    Node,
+    Types,
+    at,
+    nodes_of,
+    put,
+    type_of,
+    with_sizes,
+)
 from tests.verifier.second_checker.numbers import value_of
 from tests.verifier.second_checker.sizes import FLEXIBLE, chosen, is_positive
 from tests.verifier.second_checker.text import WrongError, is_about_open_number
@@ -46,6 +57,7 @@ class Case:
     positive: tuple[Dimension, ...]
     granted: frozenset[tuple[object, ...]]
     odd: frozenset[Dimension]
+    groups: frozenset[Dimension]
     ranks: range
 
 
@@ -299,7 +311,22 @@ def _why_not_typed(step: Step, case: Case) -> str:
             unseen = node.operator.unseen(*(type_of(child, case.types) for child in node.inputs))
             if not unseen <= case.granted:
                 return f"{node.operator.name} takes for granted {set(unseen - case.granted)}"
+            if may_be_one_group(node, case.types) - case.groups:
+                return f"{node.operator.name} of divided tensors may have one group"
     return ""
+
+
+def may_be_one_group(node: Node, types: Types) -> frozenset[Dimension]:
+    """The number of groups of an operator on tensors divided along channels or outputs, where it is a product
+    of symbols. Samples and replicas are divided alike for one group and for more."""
+    inputs = tuple(type_of(child, types) for child in node.inputs)
+    grouped = node.operator.grouped(*inputs)
+    axes = [division for type_ in inputs for division in divisions_of(type_)]
+    samples = len(inputs) > 1 and inputs[0].rank == inputs[1].rank
+    if grouped is None or all(division == UNDIVIDED for division in axes[int(samples) :]):
+        return frozenset()
+    groups = floor_divide(grouped[0], grouped[1])
+    return frozenset() if isinstance(groups, int) else frozenset((groups,))
 
 
 def _why_not_here(step: Step, case: Case) -> str:
@@ -325,4 +352,4 @@ def _normal(axiom: Equation, name: str, value: object) -> object:
     return value
 
 
-__all__ = ["Case", "replay_case"]
+__all__ = ["Case", "may_be_one_group", "replay_case"]

@@ -13,19 +13,18 @@ from superopt.ir.terms import Condition, ConditionCall, ConditionName, Condition
 from superopt.ir.types import TensorType
 from tests.verifier.second_checker.numbers import names_in, value_of
 from tests.verifier.second_checker.sizes import is_positive
-from tests.verifier.second_checker.typing_state import Alternatives, DeadError, Item, Outcome, State
+from tests.verifier.second_checker.typing_state import (
+    Alternatives,
+    DeadError,
+    Item,
+    Outcome,
+    State,
+    equal_types,
+)
 
 
 class NotYetError(Exception):
     """Something is not known yet, or not seen."""
-
-
-@dataclass(frozen=True)
-class Quotient:
-    """A number of groups that is not seen to divide yet: numerator over denominator."""
-
-    numerator: Dimension
-    denominator: Dimension
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,10 @@ class Scope:
         """What an operand is; raises DeadError where it means nothing."""
         match term:
             case ConditionName(name):
-                return self.attributes(name)
+                try:
+                    return self.attributes(name)
+                except KeyError:
+                    return self.types(name)
             case ConditionCall(function, arguments):
                 return self._call(function, arguments)
             case NumberExpression():
@@ -54,23 +56,19 @@ class Scope:
             case "shape", (of,):
                 return self._shape(of)
             case "leading", (of,):
-                shape = self._shape(of)
-                if not shape:
-                    raise DeadError
-                return shape[:-1]
+                return self._shape(of)[:-1]
             case "dim", (of, index):
-                shape = self._shape(of)
-                return shape[self._axis(index, len(shape))]
+                return self._dim(of, self._number(index))
             case "axis", (of, index):
-                return self._axis(index, len(self._shape(of)))
+                axis, rank = self._number(index), len(self._shape(of))
+                return axis % rank if -rank <= axis < rank else -1
             case "channels", (of,):
-                shape = self._shape(of)
-                return shape[self._axis(1, len(shape))]
+                return self._dim(of, 1)
             case "groups", (data, weight):
                 return self._groups(data, weight)
             case "outputs_per_group", (data, weight):
                 groups = self._groups(data, weight)
-                return _quotient(self._shape(weight)[0], groups)
+                return 0 if groups == 0 else _quotient(self._shape(weight)[0], groups)
             case "composed", (first, then):
                 return self._composed(self.value(first), self.value(then))
             case "product", (one, other):
@@ -78,37 +76,44 @@ class Scope:
             case _:
                 raise NotYetError(function)
 
-    def _composed(self, first: object, then: object) -> tuple[object, ...]:
-        """Axis i of what the first and then the other do is axis first[then[i]]."""
+    def _composed(self, first: object, then: object) -> object:
+        """Axis i of what the first and then the other do is axis first[then[i]]; 0 if there is none."""
         if not isinstance(first, tuple) or not isinstance(then, tuple):
-            raise DeadError
-        places, order = cast("tuple[object, ...]", first), cast("tuple[int, ...]", then)
-        if not places or sorted(order) != list(range(len(places))):
-            raise DeadError
-        return tuple(places[axis] for axis in order)
+            return 0
+        places, order = cast("tuple[object, ...]", first), cast("tuple[object, ...]", then)
+        if not places or len(places) != len(order):
+            return 0
+        axes = [axis for axis in order if isinstance(axis, int) and axis < len(places)]
+        return tuple(places[axis] for axis in axes) if len(axes) == len(order) else 0
 
     def of_one_group(self, condition: Condition) -> tuple[Dimension, Dimension] | None:
-        """The two sizes that ``groups(x, w) = 1`` makes equal; None for another condition."""
+        """The two sizes that ``groups(x, w) = 1`` makes equal; None for another condition; raises DeadError
+        where there are no groups."""
         call = condition.left
         if not isinstance(call, ConditionCall) or call.function != "groups":
             return None
         if (condition.relation, condition.right) != ("=", 1):
             return None
-        data, weight = (self._shape(of) for of in call.arguments)
-        return data[0 if len(data) == 1 else self._axis(1, len(data))], weight[self._axis(1, len(weight))]
-
-    def _axis(self, index: ConditionTerm, rank: int) -> int:
-        value = self.value(index)
-        if not isinstance(value, int) or not -rank <= value < rank:
+        channels, per_group = (self._dim(of, 1) for of in call.arguments)
+        if channels == 0 or per_group == 0:
             raise DeadError
-        return value % rank
+        return channels, per_group
+
+    def _dim(self, of: ConditionTerm, axis: int) -> Dimension:
+        """The size of an axis; 0 if there is no such axis."""
+        shape = self._shape(of)
+        return shape[axis] if -len(shape) <= axis < len(shape) else 0
+
+    def _number(self, index: ConditionTerm) -> int:
+        value = self.value(index)
+        if not isinstance(value, int):
+            raise NotYetError
+        return value
 
     def _groups(self, data: ConditionTerm, weight: ConditionTerm) -> Dimension:
-        both = self._shape(data), self._shape(weight)
-        if len(both[1]) < 2:
-            raise DeadError
-        channels = both[0][0] if len(both[0]) == 1 else both[0][self._axis(1, len(both[0]))]
-        return _quotient(channels, both[1][1])
+        """Channels by channels of a group; 0 if that is not whole."""
+        channels, per_group = self._dim(data, 1), self._dim(weight, 1)
+        return 0 if channels == 0 or per_group == 0 else _quotient(channels, per_group)
 
     def _shape(self, of: ConditionTerm) -> tuple[Dimension, ...]:
         if not isinstance(of, ConditionName):
@@ -123,22 +128,23 @@ class Scope:
 
 
 def _product(one: object, other: object) -> object:
-    """Of two numbers, or of pairs for rows and columns."""
+    """Of two numbers, or of pairs for rows and columns; 0 if there is none."""
     if isinstance(one, tuple) and isinstance(other, tuple):
-        pairs = cast("tuple[Dimension, ...]", one), cast("tuple[Dimension, ...]", other)
-        return tuple(a * b for a, b in zip(*pairs, strict=True))
-    if isinstance(one, tuple) or isinstance(other, tuple):
-        raise DeadError
-    return cast("Dimension", one) * cast("Dimension", other)
+        left, right = cast("tuple[Dimension, ...]", one), cast("tuple[Dimension, ...]", other)
+        return tuple(a * b for a, b in zip(left, right, strict=True)) if len(left) == len(right) else 0
+    if _is_size(one) and _is_size(other):
+        return cast("Dimension", one) * cast("Dimension", other)
+    return 0
 
 
 def _quotient(numerator: Dimension, denominator: Dimension) -> Dimension:
-    if denominator == 0:
-        raise DeadError
+    """The quotient; 0 where it is not whole; raises NotYetError where that is not known."""
     quotient = floor_divide(numerator, denominator)
-    if quotient * denominator != numerator:
-        raise NotYetError
-    return quotient
+    if quotient * denominator == numerator:
+        return quotient
+    if isinstance(numerator, int) and isinstance(denominator, int):
+        return 0
+    raise NotYetError
 
 
 def holds(condition: Condition, scope: Scope, positive: Sequence[Dimension], odd: set[Dimension]) -> bool:
@@ -198,6 +204,8 @@ def _same(left: object, right: object) -> bool:
 
 
 def _symbolic(value: object) -> bool:
+    if isinstance(value, TensorType):
+        return True
     parts = cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,)
     return any(isinstance(part, SymbolicDimension) for part in parts)
 
@@ -319,6 +327,8 @@ def _made_equal(left: object, right: object, state: State) -> Outcome:
                 return outcome
             waits = waits or not outcome
         return not waits
+    if isinstance(left, TensorType) and isinstance(right, TensorType):
+        return equal_types(state, left, right)
     if _is_size(left) and _is_size(right):
         return state.equal(cast("Dimension", left), cast("Dimension", right))
     if left != right:
@@ -326,4 +336,4 @@ def _made_equal(left: object, right: object, state: State) -> Outcome:
     return True
 
 
-__all__ = ["NotYetError", "Quotient", "Scope", "assumed", "holds", "names_number", "relates_otherwise"]
+__all__ = ["NotYetError", "Scope", "assumed", "holds", "names_number", "relates_otherwise"]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import permutations
 
-from superopt.errors import IllTypedError
+from superopt.errors import DimensionMismatchError, IllTypedError
 from superopt.ir.dimensions import Dimension, floor_divide, symbol
 from superopt.ir.terms import Application, AttributeVariable, Term, Variable, VariableType, applications
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, ElementType, ShardedType, TensorType
-from superopt.ops import OPERATORS
+from superopt.ops import OPERATORS, Operator
 from superopt.ops.shape import Half
+from tests.verifier.second_checker.degrees import divided_sizes
 from tests.verifier.second_checker.demands import PARALLEL, divided_variable
 from tests.verifier.second_checker.numbers import names_in
 from tests.verifier.second_checker.typing_state import (
@@ -20,6 +21,7 @@ from tests.verifier.second_checker.typing_state import (
     Key,
     Outcome,
     State,
+    UnknownCasesError,
     typed,
 )
 
@@ -95,6 +97,10 @@ def _setting(name: str, attribute: str, value: object) -> Change:
     return change
 
 
+GROUPED_OTHERWISE = ("bilinear_conv", "conv_data_gradient", "conv_weight_gradient")
+"""Operators with groups that do not say so."""
+
+
 def application(key: Key) -> Item:
     """The type of an application."""
     name, term = key
@@ -128,13 +134,43 @@ def application(key: Key) -> Item:
                 state.implicit[key, " groups"] == SINGLE and grouped[0] != grouped[1]
             ):
                 return False
+        if term.operator in GROUPED_OTHERWISE and state.universal and not _is_one_group(operator, types):
+            raise UnknownCasesError("the number of groups is not known")
         if term.operator == "broadcast":
             outcome = _broadcast(state, types[0], state.implicit.get((key, "shape"), operator.shape))
+            if outcome is not True:
+                return outcome
+        if state.divisible is not None:
+            outcome = _may_divide(state, operator, types)
             if outcome is not True:
                 return outcome
         return typed(state, key, operator, types)
 
     return item
+
+
+def _is_one_group(operator: Operator, types: tuple[TensorType, ...]) -> bool:
+    """Whether the sizes fit for one group, as they are."""
+    try:
+        operator.infer(*types)
+    except DimensionMismatchError:
+        return False
+    except IllTypedError:
+        return True
+    return True
+
+
+def _may_divide(state: State, operator: Operator, types: tuple[TensorType, ...]) -> Outcome:
+    """Raises UnknownCasesError where degrees divide a size in a way of their own; before that, other sizes of
+    the operator are solved for."""
+    assert state.divisible is not None
+    try:
+        sizes = tuple(divided_sizes(operator, types))
+    except DimensionMismatchError as error:
+        return state.equal(error.left, error.right)
+    if not all(map(state.divisible.has, sizes)):
+        raise UnknownCasesError("degrees divide a size that is no product of symbols")
+    return True
 
 
 def values_of(attribute: str, name: str, types: Sequence[TensorType], state: State) -> Sequence[object]:

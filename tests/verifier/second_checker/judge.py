@@ -11,7 +11,6 @@ from superopt.errors import SuperoptError
 from superopt.ir.dimensions import Dimension
 from superopt.ir.terms import (
     Application,
-    AttributeVariable,
     Equation,
     Term,
     Variable,
@@ -22,9 +21,10 @@ from superopt.ir.terms import (
 from superopt.ir.types import TensorType
 from superopt.ops import OPERATORS
 from superopt.verifier.certificates.certificate import Certificate
-from tests.verifier.second_checker.bounds import degrees, highest_rank
-from tests.verifier.second_checker.chain import Case, replay_case
+from tests.verifier.second_checker.bounds import highest_rank
+from tests.verifier.second_checker.chain import Case, may_be_one_group, replay_case
 from tests.verifier.second_checker.conditions import NotYetError, Scope, assumed, relates_otherwise
+from tests.verifier.second_checker.degrees import degrees, open_degrees
 from tests.verifier.second_checker.items import application, variable
 from tests.verifier.second_checker.nodes import Node, nodes_of, type_of
 from tests.verifier.second_checker.numbers import names_in
@@ -62,8 +62,7 @@ def judge(goal: Equation, axioms: Mapping[str, Equation], certificate: Certifica
     number = 0
     try:
         check_text(goal, axioms, certificate)
-        used = [axioms[name] for name in certificate.axioms_used]
-        for case in cases(goal, used, certificate):
+        for case in cases(goal, axioms, certificate):
             number += 1
             replay_case(axioms, certificate, case)
     except UnknownCasesError as error:
@@ -75,23 +74,20 @@ def judge(goal: Equation, axioms: Mapping[str, Equation], certificate: Certifica
     return Judgement(Answer.ACCEPTED, cases=number)
 
 
-def cases(goal: Equation, used: list[Equation], certificate: Certificate) -> Iterator[Case]:
+def cases(goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate) -> Iterator[Case]:
     """All cases of the rule; raises UnknownCasesError."""
     sides = goal.terms
-    ranks = range(highest_rank(goal, used, certificate) + 1)
+    used = [axioms[name] for name in certificate.axioms_used]
+    ranks = range(highest_rank(goal, axioms, certificate) + 1)
     numbers = _open_numbers(sides)
     declared = dict(goal.types)
-    open_degrees = {
-        value.name
-        for part in applications(*sides)
-        if isinstance(value := part.attribute("degree"), AttributeVariable)
-    }
     for condition in goal.conditions:
-        if relates_otherwise(condition, {*numbers, *open_degrees}):
+        if relates_otherwise(condition, {*numbers, *open_degrees(goal)}):
             raise UnknownCasesError("a condition relates a number or a degree to something else")
-    for assigned in degrees(goal, used, certificate):
+    for assigned, divisible in degrees(goal, used, certificate):
         state = new_state(ranks, universal=True)
         state.attribute_names = attribute_variables(*sides)
+        state.divisible = divisible
         for name, value in (*numbers.items(), *assigned.items()):
             state.attributes[RULE, name] = value
         for part in subterms(*sides):
@@ -142,17 +138,28 @@ def _case(goal: Equation, state: State, numbers: Mapping[str, Fraction], ranks: 
     right = tuple(state.complete((RULE, side)) for side in goal.right)
     positive: list[Dimension] = list(state.positive)
     granted: set[tuple[object, ...]] = {("odd", extent) for extent in state.odd}
+    groups: set[Dimension] = set()
     for side in (*left, *right):
         for node in nodes_of(side):
             positive += type_of(node, types).shape
             if isinstance(node, Node):
                 granted |= node.operator.unseen(*(type_of(child, types) for child in node.inputs))
+                groups |= may_be_one_group(node, types)
     if any(_never_positive(size) for size in positive):
         return None
     attributes = {name: value for (scope, name), value in state.attributes.items() if scope == RULE}
     known = tuple(dict.fromkeys(size for size in positive if not isinstance(size, int)))
     return Case(
-        types, attributes, numbers, left, right, known, frozenset(granted), frozenset(state.odd), ranks
+        types,
+        attributes,
+        numbers,
+        left,
+        right,
+        known,
+        frozenset(granted),
+        frozenset(state.odd),
+        frozenset(groups),
+        ranks,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from superopt.ir.dimensions import (
     Dimension,
@@ -34,6 +35,8 @@ def solutions(left: Dimension, right: Dimension, fresh: Fresh) -> tuple[Assignme
     if ones is not None:
         return (ones,)
     for name, value in sorted(_linear(difference), key=_negativity):
+        return () if _never_positive(value) else ({name: value},)
+    for name, value in sorted(_quotients(difference), key=_negativity):
         return () if _never_positive(value) else ({name: value},)
     return _factored(difference, fresh)
 
@@ -150,6 +153,23 @@ def _linear(difference: SymbolicDimension) -> Iterator[tuple[str, Dimension]]:
             yield name, rest * -coefficient
 
 
+def _quotients(difference: SymbolicDimension) -> Iterator[tuple[str, Dimension]]:
+    """Each symbol whose factor is never 0 and divides the rest, with what it is."""
+    if not _plain(difference):
+        return
+    for name in sorted(difference.symbols):
+        rest = substitute(difference, {name: 0})
+        multiple = difference - rest
+        factor = floor_divide(multiple, symbol(name))
+        if isinstance(factor, int) or factor * symbol(name) != multiple or name in symbols_of(factor):
+            continue
+        if len({c > 0 for _, c in factor.terms}) != 1:
+            continue
+        quotient = floor_divide(-rest, factor)
+        if quotient * factor == -rest and name not in symbols_of(quotient):
+            yield name, quotient
+
+
 def _negativity(found: tuple[str, Dimension]) -> tuple[int, int]:
     """Solutions without differences first, and among them new symbols."""
     _, value = found
@@ -203,10 +223,15 @@ def _shares(number: int, count: int) -> Iterator[tuple[int, ...]]:
         if number == 1:
             yield ()
         return
-    for divisor in range(1, number + 1):
-        if number % divisor == 0:
-            for rest in _shares(number // divisor, count - 1):
-                yield (divisor, *rest)
+    for divisor in _divisors(number):
+        for rest in _shares(number // divisor, count - 1):
+            yield (divisor, *rest)
+
+
+@lru_cache(maxsize=4096)
+def _divisors(number: int) -> tuple[int, ...]:
+    small = [divisor for divisor in range(1, math.isqrt(number) + 1) if number % divisor == 0]
+    return tuple(sorted({*small, *(number // divisor for divisor in small)}))
 
 
 def _quotient_of_flexible(difference: SymbolicDimension) -> Assignment | None:

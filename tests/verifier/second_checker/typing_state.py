@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from superopt.errors import DimensionMismatchError, IllTypedError
 from superopt.ir.dimensions import Dimension, SymbolicDimension, substitute, symbol
@@ -18,6 +18,7 @@ from superopt.ir.types import ShardedType, TensorType
 from superopt.ops import Operator, operator_from_attributes
 from superopt.ops.attributes import substituted
 from superopt.ops.base import attribute_names
+from superopt.ops.shape import Reshape
 from tests.verifier.second_checker.nodes import Complete, Leaf, Node, inferred
 from tests.verifier.second_checker.numbers import names_in, value_of
 from tests.verifier.second_checker.sizes import FLEXIBLE, Assignment, chosen, solutions
@@ -32,6 +33,14 @@ class UnknownCasesError(Exception):
 
 class DeadError(Exception):
     """There is no such case."""
+
+
+class DivisibleSizes(Protocol):
+    """Sizes that an operator may divide."""
+
+    def has(self, size: Dimension) -> bool:
+        """Whether the size is one of them."""
+        ...
 
 
 Change: TypeAlias = "Callable[[State], None]"
@@ -72,6 +81,7 @@ class State:
     sizes: dict[str, Dimension] = field(default_factory=dict[str, Dimension])
     aliases: dict[Key, Key] = field(default_factory=dict["Key", "Key"])
     attribute_names: frozenset[str] = frozenset()
+    divisible: DivisibleSizes | None = None
     pending: list[Item] = field(default_factory=list["Item"])
 
     def copy(self) -> State:
@@ -93,6 +103,7 @@ class State:
             dict(self.sizes),
             dict(self.aliases),
             self.attribute_names,
+            self.divisible,
             list(self.pending),
         )
 
@@ -148,6 +159,8 @@ class State:
             if found is None and not _flexible(left) and not _flexible(right):
                 raise DeadError
             return False if found is None else Alternatives(0, (_assigning(found),))
+        if self.divisible is not None and not all(map(self.divisible.has, (left, right))):
+            raise UnknownCasesError("sizes are compared that degrees divide in ways of their own")
         every = solutions(left, right, self.fresh)
         if every is None:
             return False
@@ -230,7 +243,10 @@ def new_state(ranks: range, *, universal: bool, names: Iterator[int] | None = No
 
 
 def typed(state: State, key: Key, operator: Operator, types: tuple[TensorType, ...]) -> Outcome:
-    """Infers the type of an application, or what its sizes must be for that."""
+    """Infers the type of an application, or what its sizes must be for that; raises UnknownCasesError where
+    it reshapes divided tensors."""
+    if isinstance(operator, Reshape) and any(isinstance(type_, ShardedType) for type_ in types):
+        raise UnknownCasesError("divided tensors are reshaped")
     try:
         result = inferred(operator, types)
     except DimensionMismatchError as error:
