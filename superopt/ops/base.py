@@ -79,8 +79,8 @@ class Operator(ABC):
     - ``rounds_more``: rounding errors are larger than those of the definition; ``from_rules``: only rules
       introduce it;
     - elements: it only ``moves`` them; it ``renames`` a tensor (the same elements in the same order), or
-      ``repeats`` axes of size 1; it ``joins`` tensors; the ``half`` of a tensor that it gives (0 or 1), for
-      which graphs use the operator ``in_graphs``;
+      ``repeats`` axes of size 1, or ``narrows`` axes to size 1 by a sum; it ``joins`` tensors; the ``half``
+      of a tensor that it gives (0 or 1), for which graphs use the operator ``in_graphs``;
     - constants: a ``constant`` has no inputs; one that ``fills`` a tensor with a number is a
       ``superopt.ops.shape.Filled``; one that is ``neutral_for`` an operator is its neutral element;
     - numbers: the ``neutral`` last operand for which the result is the first one;
@@ -125,6 +125,7 @@ class Operator(ABC):
     moves: ClassVar[bool] = False
     renames: ClassVar[bool] = False
     repeats: ClassVar[bool] = False
+    narrows: ClassVar[bool] = False
     joins: ClassVar[bool] = False
     half: ClassVar[int | None] = None
     in_graphs: ClassVar[str | None] = None

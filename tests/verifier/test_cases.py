@@ -19,7 +19,7 @@ from superopt.ir.dimensions import Dimension, SymbolicDimension, substitute, sym
 from superopt.ir.terms import Application, Equation, Variable
 from superopt.ir.types import ElementType, ShardedType, TensorType
 from superopt.ops.attributes import PADDING_WORDS
-from superopt.ops.base import OPERATORS, operator_from_attributes
+from superopt.ops.base import OPERATORS, Operator, operator_from_attributes
 from superopt.ops.elementwise.activation import activation_from_text
 from superopt.rewriting.claims import MOST_RANK, most_rank
 from superopt.rewriting.conditions import as_declared, holds
@@ -408,11 +408,20 @@ def test_axioms_have_cases() -> None:
     assert len(without) <= 8, without
 
 
-def test_a_case_is_not_dropped_if_numbers_fit() -> None:
-    """The operator accepts several groups, which it does not see in symbols."""
-    said = "for which sizes bilinear_conv is well-typed is not known"
-    with pytest.raises(UndecidedCasesError, match=said):
-        list(cases_of(parse_equation("bilinear_conv(x, k) => bilinear_conv(x, k)"), 5))
+def test_a_case_is_not_dropped_if_numbers_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator that accepts several groups, but would not say so."""
+    assert list(cases_of(parse_equation("conv(x, k) => conv(x, k)"), 5))
+    monkeypatch.setattr("superopt.ops.images.convolution.Conv.grouped", Operator.grouped)
+    with pytest.raises(UndecidedCasesError, match="for which sizes conv is well-typed is not known"):
+        list(cases_of(parse_equation("conv(x, k) => conv(x, k)"), 5))
+
+
+def test_operators_with_groups_say_so() -> None:
+    """All that compute a number of groups from sizes."""
+    found = {name for name, operator in OPERATORS.items() if hasattr(operator, "groups")}
+    found |= {"conv_data_gradient", "conv_weight_gradient", "kernel_response"}
+    assert {"conv", "bilinear_conv"} <= found
+    assert all(OPERATORS[name].grouped is not Operator.grouped for name in found)
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ from superopt.rewriting.conditions import Decision, as_declared, decide, names_i
 from superopt.rewriting.divisions import DIVIDING, divisions_needed, variable_type
 from superopt.rewriting.typing import Typing, leaves_shape_out, leaves_sizes_out
 from superopt.verifier.certificates.attribute_cases import attribute_cases
-from superopt.verifier.certificates.degree_cases import require_factors, require_known_parts
-from superopt.verifier.certificates.dropped_cases import require_unfit
+from superopt.verifier.certificates.degree_cases import require_comparable, require_known_parts
+from superopt.verifier.certificates.dropped_cases import require_unfit, ways_to_fit
 from superopt.verifier.certificates.groups import known_groups, unknown_groups
 from superopt.verifier.certificates.partial_typing import PartialTyping, UndecidedCasesError, declared_types
 from superopt.verifier.certificates.rank_bound import highest_rank
@@ -239,9 +239,7 @@ class _Search:
         try:
             found = operator.infer(*inputs) if grouped is None else None
         except DimensionMismatchError as mismatch:
-            pairs = [(mismatch.left, mismatch.right)]
-            if OPERATORS[term.operator].repeats:
-                pairs.append((mismatch.left, 1))
+            pairs = ways_to_fit(operator, mismatch)
             require_unfit(operator, inputs, pairs)
             yield from self._alternatives(term, state, pairs)
             return
@@ -351,8 +349,8 @@ class _Search:
     def _all(self, left: Dimension, right: Dimension) -> Sequence[Solution]:
         """Return all solutions, solved first for omitted sizes; raises UndecidedSizesError. Where degrees are
         open, the values that stand for all must do so for these sizes."""
-        for size in (left, right) if self._divides else ():
-            require_factors(self._whole, size, self._chosen)
+        if self._divides:
+            require_comparable(self._whole, left, right, self._chosen)
         return solutions(left, right, self._part, _is_implicit)
 
     def _checked(self, state: PartialTyping, types: Mapping[str, TensorType]) -> Iterator[Instance]:
@@ -368,9 +366,11 @@ class _Search:
                 _, operators[term] = self._operator(term, state)
                 (known[term],) = operators[term].infer(*inputs)
             except DimensionMismatchError as mismatch:
-                require_unfit(operators[term], inputs, [(mismatch.left, mismatch.right)])
-                for solution in self._all(mismatch.left, mismatch.right):
-                    yield from self._finished(state.solved(solution))
+                pairs = ways_to_fit(operators[term], mismatch)
+                require_unfit(operators[term], inputs, pairs)
+                for left, right in pairs:
+                    for solution in self._all(left, right):
+                        yield from self._finished(state.solved(solution))
                 return
             except IllTypedError:
                 return

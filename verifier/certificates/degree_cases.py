@@ -4,7 +4,7 @@ Types depend on degrees only through products, exact quotients, least common mul
 divisors, divisibility and being 1. All of these are decided prime by prime, so a step that fails for some
 degrees fails for powers of at most two primes. This needs sizes that are products of symbols and degrees: a
 sum such as 2n + 1, or a size with a factor of its own, is divisible by some degrees in a way of its own
-(``require_factors``). Open degrees get primes above all numbers of the rule, so that a factor that occurs
+(``require_comparable``). Open degrees get primes above all numbers of the rule, so that a factor that occurs
 there is not mistaken for a degree.
 """
 
@@ -77,13 +77,27 @@ def _open_degrees(equation: Equation) -> frozenset[str]:
 def require_known_parts(
     goal: Equation, divided: TensorType, axis: object, attributes: Mapping[str, object]
 ) -> None:
-    """``require_factors`` for the size of an axis that an operator divides, if there is one."""
+    """Raises UndecidedCasesError if the values that stand for all degrees may not do so for the size of an
+    axis that an operator divides."""
     if isinstance(axis, int) and -divided.rank <= axis < divided.rank:
-        require_factors(goal, divided.shape[axis], attributes)
+        _require_factors(goal, divided.shape[axis], attributes)
 
 
-def require_factors(goal: Equation, size: Dimension, attributes: Mapping[str, object]) -> None:
-    """Raises UndecidedCasesError if the values that stand for all degrees may not do so for this size."""
+def require_comparable(
+    goal: Equation, left: Dimension, right: Dimension, attributes: Mapping[str, object]
+) -> None:
+    """Raises UndecidedCasesError if the values that stand for all degrees may not do so for sizes that must
+    be equal. Sums of symbols have no factors, which degrees may divide."""
+    if not (_is_plain(left) and _is_plain(right)):
+        for size in (left, right):
+            _require_factors(goal, size, attributes)
+
+
+def _is_plain(size: Dimension) -> bool:
+    return not isinstance(size, int) and all(monomial and factor == 1 for monomial, factor in size.terms)
+
+
+def _require_factors(goal: Equation, size: Dimension, attributes: Mapping[str, object]) -> None:
     if not _divides_as_factors(goal, size, attributes):
         raise UndecidedCasesError(f"whether an open degree divides {size} has too many cases")
 
@@ -204,4 +218,4 @@ def _prime_above(number: int) -> int:
     return next(n for n in itertools.count(number + 1) if next(_prime_factors(n)) == n)
 
 
-__all__ = ["degree_cases", "require_factors", "require_known_parts"]
+__all__ = ["degree_cases", "require_comparable", "require_known_parts"]

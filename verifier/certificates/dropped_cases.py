@@ -15,7 +15,7 @@ from dataclasses import fields
 from functools import lru_cache
 from typing import cast
 
-from superopt.errors import SuperoptError
+from superopt.errors import DimensionMismatchError, SuperoptError
 from superopt.ir.dimensions import Dimension, SymbolicDimension, substitute, symbol, symbols_of
 from superopt.ir.types import TensorType
 from superopt.ops.attributes import substituted
@@ -24,8 +24,21 @@ from superopt.verifier.certificates.partial_typing import UndecidedCasesError
 
 _FEW = 3
 _VALUES = (1, 2, 3)
-_SMALL, _LARGER = (1, 2), (1, 2, 2, 3, 4, 6)
-_TRIED = 24
+_LONG = 12
+"""A size above that of most windows."""
+
+_SIZES = (1, 2), (1, 2, 2, 3, 4, 6), (1, 2, _LONG)
+_TRIED = 16
+
+
+def ways_to_fit(operator: Operator, mismatch: DimensionMismatchError) -> list[tuple[Dimension, Dimension]]:
+    """Pairs of sizes of which one must be equal: those that differ, or that of an axis that may be 1."""
+    pairs = [(mismatch.left, mismatch.right)]
+    if operator.repeats:
+        pairs.append((mismatch.left, 1))
+    if operator.narrows:
+        pairs.append((mismatch.right, 1))
+    return pairs
 
 
 def require_unfit(
@@ -79,11 +92,13 @@ def _assignments(count: int) -> Sequence[Mapping[str, Dimension]]:
     names = [f"n{number}" for number in range(count)]
     if count <= _FEW:
         return [dict(zip(names, v, strict=True)) for v in itertools.product(_VALUES, repeat=count)]
+    ones = dict.fromkeys(names, 1)
     chooser = random.Random(count)  # nosec B311: the same numbers each time
     return [
-        {name: chooser.choice(values) for name in names}
-        for values in (_SMALL, _LARGER)
-        for _ in range(_TRIED)
+        ones,
+        *({**ones, name: size} for name in names for size in (2, _LONG)),
+        *({**dict.fromkeys(names, _LONG), name: 2} for name in names),
+        *({name: chooser.choice(values) for name in names} for values in _SIZES for _ in range(_TRIED)),
     ]
 
 
@@ -101,4 +116,4 @@ def _substituted(operator: Operator, chosen: Mapping[str, Dimension]) -> Operato
     return type(operator)(**{name: substituted(getattr(operator, name), chosen) for name in names})
 
 
-__all__ = ["require_unfit"]
+__all__ = ["require_unfit", "ways_to_fit"]

@@ -149,6 +149,13 @@ class BilinearConv(Operator):
         """Channels of the input divided by those of the weight; raises unless that divides the outputs."""
         return self.definition.groups(data, self.kernel(weight))
 
+    def grouped(self, *inputs: TensorType) -> tuple[Dimension, Dimension, Dimension] | None:
+        """The three sizes that the groups must divide."""
+        if len(inputs) != 2 or any(type_.rank != 4 for type_ in inputs):
+            return None
+        data, weight = inputs
+        return data.shape[1], weight.shape[1], floor_divide(weight.shape[0], self.points)
+
     def unseen(self, *inputs: TensorType) -> frozenset[tuple[object, ...]]:
         """That windows are odd with symmetric padding; that groups divide the outputs."""
         data, weight = inputs

@@ -97,6 +97,12 @@ class ConvDataGradient(ConvGradient):
     padding: Padding = "valid"
     dilation: tuple[int, int] = (1, 1)
 
+    def grouped(self, *inputs: TensorType) -> tuple[Dimension, Dimension, Dimension] | None:
+        """The three sizes that the groups must divide."""
+        if len(inputs) != 2 or len(self.shape) != 4 or inputs[1].rank != 4:
+            return None
+        return self.shape[1], inputs[1].shape[1], inputs[1].shape[0]
+
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """([n, o, h', w'], [o, c / groups, kh, kw]) -> [n, c, h, w]."""
         cotangent, weight = tensors(self.name, 2, types)
@@ -159,6 +165,12 @@ class ConvWeightGradient(ConvGradient):
     stride: tuple[int, int] = (1, 1)
     padding: Padding = "valid"
     dilation: tuple[int, int] = (1, 1)
+
+    def grouped(self, *inputs: TensorType) -> tuple[Dimension, Dimension, Dimension] | None:
+        """The three sizes that the groups must divide."""
+        if len(inputs) != 2 or len(self.shape) != 4 or inputs[0].rank != 4:
+            return None
+        return inputs[0].shape[1], self.shape[1], self.shape[0]
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
         """([n, c, h, w], [n, o, h', w']) -> [o, c / groups, kh, kw]."""

@@ -44,6 +44,7 @@ class SumTo(Operator):
     polynomial: ClassVar[bool] = True
     linear: ClassVar[bool] = True
     implicit: ClassVar[tuple[str, ...]] = ("shape",)
+    narrows: ClassVar[bool] = True
     positions: ClassVar[int | None] = None
     shape: tuple[Dimension, ...]
 

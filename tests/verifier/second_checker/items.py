@@ -97,10 +97,6 @@ def _setting(name: str, attribute: str, value: object) -> Change:
     return change
 
 
-GROUPED_OTHERWISE = ("bilinear_conv", "conv_data_gradient", "conv_weight_gradient")
-"""Operators with groups that do not say so."""
-
-
 def application(key: Key) -> Item:
     """The type of an application."""
     name, term = key
@@ -134,8 +130,6 @@ def application(key: Key) -> Item:
                 state.implicit[key, " groups"] == SINGLE and grouped[0] != grouped[1]
             ):
                 return False
-        if term.operator in GROUPED_OTHERWISE and state.universal and not _is_one_group(operator, types):
-            raise UnknownCasesError("the number of groups is not known")
         if term.operator == "broadcast":
             outcome = _broadcast(state, types[0], state.implicit.get((key, "shape"), operator.shape))
             if outcome is not True:
@@ -147,17 +141,6 @@ def application(key: Key) -> Item:
         return typed(state, key, operator, types)
 
     return item
-
-
-def _is_one_group(operator: Operator, types: tuple[TensorType, ...]) -> bool:
-    """Whether the sizes fit for one group, as they are."""
-    try:
-        operator.infer(*types)
-    except DimensionMismatchError:
-        return False
-    except IllTypedError:
-        return True
-    return True
 
 
 def _may_divide(state: State, operator: Operator, types: tuple[TensorType, ...]) -> Outcome:
