@@ -24,6 +24,7 @@ from typer.exceptions import TyperException
 from typer.main import get_group
 
 from superopt.cli.registry import COMMANDS, COMPLETING, fill, new_group
+from superopt.cli.usage import usage_message
 from superopt.errors import INTERNAL_ERROR, SuperoptError
 
 BAD_USAGE = 2
@@ -92,7 +93,7 @@ def run(arguments: list[str], started: float | None = None) -> int:
             result = build_group().main(arguments, prog_name="superopt", standalone_mode=False, obj=began)
         sys.stdout.flush()
     except TyperException as error:
-        message = getattr(error, "format_message", error.__str__)()
+        message = usage_message(error, arguments)
         if message.startswith("Usage: "):
             sys.stderr.write(message + "\n")
             return BAD_USAGE

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 from typing import Annotated, TextIO, TypeAlias, cast
 
@@ -85,6 +86,9 @@ def brief(text: str) -> str:
     return abbreviated(text)
 
 
+_WIDEST = 10_000
+"""Columns of a table that is not written to a terminal."""
+
 Row: TypeAlias = "Sequence[object]"
 
 
@@ -140,9 +144,12 @@ class Output:
             table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
         for row in rows:
             table.add_row(*("" if cell is None else brief(str(cell)) for cell in row))
-        width = None if self.file.isatty() else 10_000
-        console = Console(file=self.file, width=width, highlight=False, markup=False)
-        console.print(table, markup=False, highlight=False)
+        if self.file.isatty():
+            Console(file=self.file, highlight=False, markup=False).print(table)
+            return
+        written = StringIO()
+        Console(file=written, width=_WIDEST, highlight=False, markup=False).print(table)
+        self.file.write("".join(f"{line.rstrip()}\n" for line in written.getvalue().splitlines()))
 
 
 def progress_console() -> Console:

@@ -135,7 +135,7 @@ def test_two_results_do_not_go_into_one_file(
             "optimize {} --dry-run --search none",
             "search: expected one of auto, backtracking, regions, beam (none ",
         ),
-        ("check {} {} --seed -1", "Invalid value for '--seed'"),
+        ("check {} {} --seed -1", "--seed: expected at least 0, got '-1'"),
         ("check {} {} --tolerance nan", "tolerance: expected a number above 0, got nan"),
         ("check {} {} --tolerance -1", "tolerance: expected a number above 0, got -1.0"),
     ],
