@@ -38,6 +38,9 @@ SCHEMA = 1
 _PASSED_ON = re.compile(r"\A(?:import [^;]*; )+(?=.)")
 """Prefix of a provenance: the files that a rule was imported through."""
 
+_MOST_NAMED = 10
+"""Maximum number of wrong lines that an error names."""
+
 _YEAR = 366 * 86_400_000
 """More milliseconds than a proof takes."""
 
@@ -101,18 +104,32 @@ def import_json_lines(path: Path, repository: RuleRepository) -> Added:
 def import_text(path: Path, repository: RuleRepository) -> Added:
     """Stores the equations of a text file, one per line (``#`` comments), as candidates. Atomic.
 
-    Raises InvalidFileError, with the line, for a line that is no rule.
+    Raises InvalidFileError, with the lines, if some are no rules.
     """
     return repository.add_rules(read_text(path))
 
 
 def read_text(path: Path) -> tuple[NewRule, ...]:
-    """The equations of a text file. Raises InvalidFileError, with the line number, for an invalid rule."""
-    return tuple(
-        _rule(equation, f"import {path.name}", f"{path}:{number}")
-        for number, line in numbered_lines(path)
-        if (equation := line.partition("#")[0].strip())
-    )
+    """The equations of a text file. Raises InvalidFileError, with the lines, if some are no rules."""
+    rules: list[NewRule] = []
+    wrong: list[str] = []
+    for number, line in numbered_lines(path):
+        equation = line.partition("#")[0].strip()
+        try:
+            if equation:
+                parsed = parse_equation(equation, first_line=number)
+                rules.append(new_rule(parsed, f"import {path.name}"))
+        except InvalidEquationError as error:
+            wrong.append(_located(str(error), number))
+    if wrong:
+        rest = len(wrong) - _MOST_NAMED
+        named = [*wrong[:_MOST_NAMED], *([f"and {rest} more"] if rest > 0 else [])]
+        raise InvalidFileError("; ".join([f"{path}: {named[0]}", *named[1:]]))
+    return tuple(rules)
+
+
+def _located(message: str, number: int) -> str:
+    return message if message.startswith("line ") else f"line {number}: {message}"
 
 
 def format_line(rule: Rule) -> str:

@@ -336,7 +336,10 @@ class _Reader:
             last = self._first_line + self._text.rstrip().count("\n")
             return f"line {last}: the equation {self._text.strip()!r} ends too early"
         rest = self._text.splitlines()[error.line - 1][error.column - 1 :]
-        return f"{self._place(error.line, error.column)}: unexpected {rest[:20]!r}"
+        hint = (
+            "; a type is declared where the tensor occurs, as in relu(x: f32[n, 3])" if rest[0] == ":" else ""
+        )
+        return f"{self._place(error.line, error.column)}: unexpected {rest[:20]!r}{hint}"
 
 
 def _trees(tree: Tree) -> list[Tree]:

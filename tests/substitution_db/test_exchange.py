@@ -187,3 +187,15 @@ def test_a_damaged_file_changes_nothing(
 def test_a_missing_file_is_one_sentence(database: Database, tmp_path: Path) -> None:
     with pytest.raises(InvalidFileError, match="No such file"):
         import_text(tmp_path / "missing", database.rules)
+
+
+def test_all_wrong_lines_of_a_text_are_named(database: Database, tmp_path: Path) -> None:
+    path = tmp_path / "rules.txt"
+    path.write_text("relu(x) => relu(relu(x))\n\nno rule\nrelu(x) => relu(y)\n")
+    message = "line 3, column 4: unexpected 'rule'; line 4: malformed rule: the target uses y"
+    with pytest.raises(InvalidFileError, match=message):
+        import_text(path, database.rules)
+    path.write_text("no rule\n" * 12)
+    with pytest.raises(InvalidFileError, match=r"line 10, column 4: unexpected 'rule'; and 2 more\Z"):
+        import_text(path, database.rules)
+    assert database.rules.list() == ()

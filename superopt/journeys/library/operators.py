@@ -17,7 +17,7 @@ from superopt.onnx_io.lifting.understood import (
     understood_nodes,
 )
 from superopt.ops import OPERATORS
-from superopt.ops.base import Operator, attribute_names
+from superopt.ops.base import Operator, attribute_defaults, attribute_names
 from superopt.ops.elementwise.selection import Predicate
 from superopt.verifier.adjoints import missing_adjoints, why_no_adjoint
 
@@ -72,10 +72,10 @@ domains (`ai.onnx.ml`, `com.microsoft`):
 ALGEBRA = """\
 ## Operators of equations
 
-The names in [equations](equations.md), their attributes, the number of axioms about each, and whether there
-are [adjoint statements](equations.md#adjoint-statements) for its operands. `superopt library list --operator
-NAME` lists the rules about one, `superopt axioms list` the axioms. Those about divided tensors are used for
-[plans](parallel.md) only, those whose names contain *gradient* for training.
+The names in [equations](equations.md), their attributes with defaults, the number of axioms about each, and
+whether there are [adjoint statements](equations.md#adjoint-statements) for its operands. `superopt library
+list --operator NAME` lists the rules about one, `superopt axioms list` the axioms. Those about divided
+tensors are used for [plans](parallel.md) only, those whose names contain *gradient* for training.
 """
 
 
@@ -132,8 +132,16 @@ def _operator_rows(axioms: AxiomSet, gradients: Mapping[str, str]) -> Iterator[s
     yield "|---|---|---|---|---|---|"
     in_equations = {name: one for name, one in OPERATORS.items() if one.inputs or one.constant}
     for name, operator in sorted(in_equations.items()):
-        facts = f"{operator.inputs} | {_listed(attribute_names(name))} | {counts[name]} | {gradients[name]}"
+        facts = f"{operator.inputs} | {_listed(_attributes(name))} | {counts[name]} | {gradients[name]}"
         yield f"| `{name}` | {facts} | {_what(operator)} |"
+
+
+def _attributes(name: str) -> Iterator[str]:
+    """The attributes, each with its default if it has one."""
+    defaults = attribute_defaults(name)
+    for attribute in attribute_names(name):
+        written = str(defaults.get(attribute, "")).replace(" ", "")
+        yield f"{attribute}={written}" if written else attribute
 
 
 def _what(operator: type[Operator]) -> str:
