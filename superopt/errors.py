@@ -8,7 +8,8 @@ SuperoptError
 │   └── InvalidFileError         a rule file, report or profile that cannot be read
 ├── IllTypedError                an operator applied to types that it does not accept
 │   ├── DimensionMismatchError   two dimensions that must be equal are not
-│   └── RankMismatchError        a tensor has the wrong number of dimensions
+│   └── UnfitTypesError          types that it does not accept whatever their symbols stand for
+│       └── RankMismatchError    a tensor has the wrong number of dimensions
 ├── UnsupportedError             a domain or operator that cannot do what was asked
 ├── UnprovedRuleError            exit 1: a rule without a current proof was about to be applied
 ├── NotEquivalentError           exit 1: a model was about to be written that does not compute the same
@@ -38,6 +39,7 @@ __all__ = [
     "NotEquivalentError",
     "RankMismatchError",
     "SuperoptError",
+    "UnfitTypesError",
     "UnjudgedError",
     "UnprovedRuleError",
     "UnsupportedError",
@@ -90,7 +92,11 @@ class DimensionMismatchError(IllTypedError):
         self.where = where
 
 
-class RankMismatchError(IllTypedError):
+class UnfitTypesError(IllTypedError):
+    """An operator was applied to types that it does not accept, whatever numbers their symbols stand for."""
+
+
+class RankMismatchError(UnfitTypesError):
     """A tensor has the wrong number of dimensions."""
 
     def __init__(self, where: str, expected: str, got: int) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 import z3
 
 from superopt.axioms import AxiomSet
-from superopt.errors import IllTypedError, SuperoptError
+from superopt.errors import SuperoptError
 from superopt.ir.terms import Equation
 from superopt.solver_memory import require_memory
 from superopt.verifier.certificates.certificate import Certificate, Grade
@@ -22,7 +22,7 @@ from superopt.verifier.prove.proof_search import PATIENT, QUICK, Proof, confirma
 from superopt.verifier.prove.solver import least
 from superopt.verifier.prove.specialisation import as_used
 from superopt.verifier.refute.case_refutation import agreeing, counterexample_in
-from superopt.verifier.refute.malformed import MALFORMED, MOST_RANK, why_malformed, why_misapplied
+from superopt.verifier.refute.malformed import MOST_RANK, why_malformed, why_misapplied
 from superopt.verifier.refute.refutation import BRIEF, Refutation, refute, refute_on
 from superopt.verifier.refute.validation import validate_on
 from superopt.verifier.seeds import chosen_seed
@@ -188,12 +188,15 @@ def _refutation(goal: Goal) -> Refutation:
     """Refute on random instances, and on cases of the rule if these are almost none."""
     refutation = refute_on(goal.sampler, goal.options.effort, goal.seed)
     enough = refutation.well_typed >= goal.options.least_instances
-    if refutation.counterexample is not None or enough or goal.rank > MOST_RANK:
+    if refutation.counterexample is not None or enough:
         return refutation
+    if goal.rank > MOST_RANK:
+        why = f"rules that need tensors of more than {MOST_RANK} axes are not examined"
+        return replace(refutation, suspicious=refutation.suspicious or why)
     try:
         cases = goal.cases
-    except IllTypedError:
-        return refutation
+    except SuperoptError as error:
+        return replace(refutation, suspicious=refutation.suspicious or str(error))
     if not cases and not refutation.instances:
         return replace(refutation, suspicious=why_malformed(goal.equation, goal.rank))
     found = agreeing(goal.equation, cases, goal.seed_of(5))
@@ -203,13 +206,13 @@ def _refutation(goal: Goal) -> Refutation:
 
 
 def _doubt(refutation: Refutation, options: Options) -> str:
-    if refutation.suspicious and refutation.suspicious.startswith(MALFORMED):
+    if refutation.suspicious:
         return refutation.suspicious
     if refutation.well_typed == 0:
         return "no well-typed instance was found"
     if refutation.well_typed < options.least_instances:
         return f"only {refutation.well_typed} well-typed instances were found"
-    return refutation.suspicious or ""
+    return ""
 
 
 def _verified(goal: Goal, proof: Proof, certificate: Certificate, validated: tuple[str, ...]) -> Verdict:

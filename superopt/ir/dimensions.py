@@ -95,6 +95,16 @@ class SymbolicDimension:
         return floor_divide(other, self)
 
     @cached_property
+    def name(self) -> str | None:
+        """The name if the dimension is a single symbol, otherwise None."""
+        if len(self.terms) != 1:
+            return None
+        monomial, coefficient = self.terms[0]
+        if coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0], Symbol):
+            return monomial[0].name
+        return None
+
+    @cached_property
     def symbols(self) -> frozenset[str]:
         """The names of all symbols that occur."""
         return frozenset(name for monomial, _ in self.terms for atom in monomial for name in _symbols(atom))
@@ -127,12 +137,7 @@ def symbol(name: str) -> SymbolicDimension:
 
 def as_symbol(dimension: Dimension) -> str | None:
     """The name, when the dimension is a single symbol."""
-    if isinstance(dimension, int) or len(dimension.terms) != 1:
-        return None
-    monomial, coefficient = dimension.terms[0]
-    if coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0], Symbol):
-        return monomial[0].name
-    return None
+    return None if isinstance(dimension, int) else dimension.name
 
 
 def symbols_of(dimension: Dimension) -> frozenset[str]:
@@ -199,11 +204,12 @@ def _towards_zero(numerator: int, denominator: int) -> int:
 
 def substitute(dimension: Dimension, assignment: Assignment) -> Dimension:
     """The dimension with symbols replaced; symbols missing in the assignment are kept."""
-    if isinstance(dimension, int) or dimension.symbols.isdisjoint(assignment):
+    if isinstance(dimension, int):
         return dimension
-    name = as_symbol(dimension)
-    if name is not None:
-        return assignment[name]
+    if dimension.name is not None:
+        return assignment.get(dimension.name, dimension)
+    if dimension.symbols.isdisjoint(assignment):
+        return dimension
     total: Dimension = 0
     for monomial, coefficient in dimension.terms:
         product: Dimension = coefficient

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import is_
 from typing import TypeAlias
 
 from superopt.ir.dimensions import Assignment, Dimension, product, substitute
@@ -108,10 +109,8 @@ class TensorType:
 
     def substitute(self, assignment: Assignment) -> TensorType:
         """The type with symbols replaced by the assignment; itself if none of them occurs."""
-        for size in self.shape:
-            if not isinstance(size, int) and not size.symbols.isdisjoint(assignment):
-                return TensorType(self.element, tuple([substitute(d, assignment) for d in self.shape]))
-        return self
+        shape = tuple([substitute(size, assignment) for size in self.shape])
+        return self if all(map(is_, shape, self.shape)) else TensorType(self.element, shape)
 
     def __str__(self) -> str:
         name = _SHORT_NAMES.get(self.element, self.element.lower())

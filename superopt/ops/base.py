@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 from superopt.domains import Domain
-from superopt.errors import DimensionMismatchError, IllTypedError, RankMismatchError
+from superopt.errors import DimensionMismatchError, IllTypedError, RankMismatchError, UnfitTypesError
 from superopt.ir.dimensions import Dimension, sum_of
 from superopt.ir.graph import GraphOperator
 from superopt.ir.types import ShardedType, TensorType, UnknownType, ValueType
@@ -312,7 +312,7 @@ def number_of(name: str, attributes: Mapping[str, object], attribute: str) -> Fr
 def tensors(where: str, count: int, types: tuple[ValueType, ...]) -> tuple[TensorType, ...]:
     """The input types; raises unless they are ``count`` tensors."""
     if len(types) != count:
-        raise IllTypedError(f"{where}: expected {count} inputs, got {len(types)}")
+        raise UnfitTypesError(f"{where}: expected {count} inputs, got {len(types)}")
     return all_tensors(where, types)
 
 
@@ -344,7 +344,7 @@ def same_element(where: str, *types: TensorType) -> None:
     """Raises IllTypedError unless all element types are equal."""
     for type_ in types[1:]:
         if type_.element is not types[0].element:
-            raise IllTypedError(
+            raise UnfitTypesError(
                 f"{where}: element types {types[0].element} and {type_.element} must be equal"
             )
 
@@ -353,7 +353,7 @@ def require_float(where: str, *types: TensorType) -> None:
     """Raises IllTypedError unless all element types are floating point."""
     for type_ in types:
         if not type_.element.is_float:
-            raise IllTypedError(f"{where}: expected a floating point tensor, got {type_}")
+            raise UnfitTypesError(f"{where}: expected a floating point tensor, got {type_}")
 
 
 def equal_dimensions(where: str, left: Dimension, right: Dimension) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 from superopt.domains import Domain
-from superopt.errors import IllTypedError
+from superopt.errors import UnfitTypesError
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops.base import Operator, Work, moved_bytes, register, require_rank, tensors
 from superopt.ops.sharded.splits import SplitKind, Splits, TaskDimension, kind_of_axis
@@ -34,7 +34,7 @@ class Lookup(Operator):
         require_rank(f"{self.name}, first input", table, 2)
         for type_ in (table, indices):
             if not type_.element.is_movable:
-                raise IllTypedError(f"{self.name}: expected numbers, got {type_}")
+                raise UnfitTypesError(f"{self.name}: expected numbers, got {type_}")
         return (table.with_shape((*indices.shape, *table.shape[1:])),)
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:

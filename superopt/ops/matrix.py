@@ -9,7 +9,7 @@ from typing import ClassVar, TypeVar
 import numpy as np
 
 from superopt.domains import Domain
-from superopt.errors import IllTypedError
+from superopt.errors import IllTypedError, UnfitTypesError
 from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import GraphOperator
 from superopt.ir.types import ElementType, TensorType, ValueType
@@ -172,10 +172,10 @@ def permutation_of(perm: tuple[int, ...], rank: int) -> tuple[int, ...]:
     """The full permutation that ``perm`` denotes at that rank; raises IllTypedError."""
     if not perm:
         if rank < 2:
-            raise IllTypedError(f"{Transpose.name}: expected rank >= 2, got {rank}")
+            raise UnfitTypesError(f"{Transpose.name}: expected rank >= 2, got {rank}")
         return (*range(rank - 2), rank - 1, rank - 2)
     if sorted(perm) != list(range(rank)):
-        raise IllTypedError(f"{Transpose.name}: perm={perm} is no permutation of {rank} axes")
+        raise UnfitTypesError(f"{Transpose.name}: perm={perm} is no permutation of {rank} axes")
     return perm
 
 

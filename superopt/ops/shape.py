@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 from superopt.domains import Domain
-from superopt.errors import IllTypedError, RankMismatchError
+from superopt.errors import RankMismatchError, UnfitTypesError
 from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import GraphOperator
 from superopt.ir.types import TensorType, ValueType
@@ -57,7 +57,7 @@ class Concat(Joining):
         """Equal shapes except for the axis, along which sizes add up."""
         parts = all_tensors(self.name, types)
         if not parts:
-            raise IllTypedError(f"{self.name}: expected at least one input, got none")
+            raise UnfitTypesError(f"{self.name}: expected at least one input, got none")
         same_element(self.name, *parts)
         first = parts[0]
         axis = axis_of(self.name, self.axis, first.rank)
@@ -163,7 +163,7 @@ class Half(Operator):
         axis = axis_of(self.name, self.axis, whole.rank)
         extent = whole.shape[axis]
         if isinstance(self.size, int) and isinstance(extent, int) and not 0 < self.size < extent:
-            raise IllTypedError(f"{self.name}: cannot cut {extent} at {self.size}")
+            raise UnfitTypesError(f"{self.name}: cannot cut {extent} at {self.size}")
         return (_resized(whole, axis, (self.size, extent - self.size)[self.port]),)
 
     def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:

@@ -20,7 +20,7 @@ from superopt.ir.terms import (
 )
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, TensorType
 
-_PARITY = symbol("parity")
+_PARITY = symbol("parity of a size")
 _QUOTIENT = "quotient of "
 Quantity: TypeAlias = "Dimension | Fraction | str | tuple[Dimension, ...] | TensorType"
 
@@ -52,12 +52,11 @@ def _holds(condition: Condition, types: Mapping[str, TensorType], attributes: Ma
 
 
 class Decision(enum.Enum):
-    """Decision of a clause for symbolic sizes. ``ASSUMED`` is a clause about odd and even, which is
-    undecidable for symbols."""
+    """Decision of a clause for symbolic sizes. ``OPEN`` is one that may hold for some sizes only, which is
+    not said by equal sizes."""
 
     HOLDS = "holds"
     FAILS = "fails"
-    ASSUMED = "assumed"
     OPEN = "open"
 
 
@@ -67,7 +66,7 @@ def decide(
     """Whether the clause holds for all values of its symbols, or two sizes that must be equal for it to hold.
     Raises InvalidEquationError for an unknown name or function."""
     if _is_about_parity(condition, types, attributes):
-        return Decision.ASSUMED if condition.right is None else Decision.OPEN
+        return Decision.OPEN
     if holds(condition, types, attributes):
         return Decision.HOLDS
     match condition:

@@ -10,19 +10,20 @@ import pytest
 
 from superopt.axioms import load_axioms
 from superopt.equations import parse_equation
-from superopt.errors import IllTypedError, SuperoptError
+from superopt.errors import IllTypedError, RankMismatchError, SuperoptError, UnfitTypesError
 from superopt.instances.instance import Instance
 from superopt.instances.sampler import InstanceSampler
-from superopt.ir.dimensions import Dimension, SymbolicDimension, substitute, symbols_of
+from superopt.ir.dimensions import Dimension, SymbolicDimension, substitute, symbol, symbols_of
 from superopt.ir.terms import Equation
-from superopt.ir.types import ShardedType, TensorType
+from superopt.ir.types import ElementType, ShardedType, TensorType
 from superopt.ops.attributes import PADDING_WORDS
-from superopt.ops.base import OPERATORS, Operator
+from superopt.ops.base import OPERATORS, Operator, operator_from_attributes
 from superopt.ops.elementwise.activation import activation_from_text
 from superopt.rewriting.conditions import as_declared, holds
 from superopt.rewriting.typing import infer_terms
 from superopt.verifier.certificates.attribute_cases import attribute_cases
 from superopt.verifier.certificates.cases import UndecidedCasesError, cases_of
+from superopt.verifier.certificates.dropped_cases import require_refused
 from superopt.verifier.certificates.rank_bound import largest_rank
 
 RULES = """
@@ -167,7 +168,6 @@ def test_words_take_all_their_values() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("relu(x) => relu(x) where dim(x, 0) <= 3", "decided by sizes that are symbols"),
         ("combine[axis=0, degree=d](relu(x)) => relu(combine[axis=0, degree=d](x)) where d > 2", "a degree"),
         ("scale(x, full[value=v]) => scale(x, full[value=v]) where v = dim(x, 0)", "a number or a degree"),
         (
@@ -214,6 +214,30 @@ def test_a_case_is_not_dropped_if_numbers_fit(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("superopt.ops.images.convolution.Conv.grouped", Operator.grouped)
     with pytest.raises(UndecidedCasesError, match="for which sizes conv is well-typed is not known"):
         list(cases_of(parse_equation("conv(x, k) => conv(x, k)"), 5))
+
+
+def test_a_case_is_dropped_only_where_the_operator_says_that_no_numbers_fit() -> None:
+    operator, symbolic = operator_from_attributes("relu", {}), TensorType(ElementType.FLOAT, (symbol("n"),))
+    require_refused(operator, [symbolic.with_shape((3,))], IllTypedError("of numbers"))
+    require_refused(operator, [symbolic], RankMismatchError("relu", "2", 1))
+    with pytest.raises(UndecidedCasesError, match="for which sizes relu is well-typed is not known"):
+        require_refused(operator, [symbolic], IllTypedError("of symbols"))
+    with pytest.raises(UndecidedCasesError, match="for which sizes relu is well-typed is not known"):
+        require_refused(operator, [symbolic], UnfitTypesError("though some numbers fit"))
+
+
+def test_a_case_is_not_dropped_if_its_groups_are_not_seen() -> None:
+    """t[n, m] has m groups of channels, and m is a sum of too many sizes to divide by."""
+    parts = "y0"
+    for number in range(1, 17):
+        parts = f"concat[axis=a]({parts}, y{number})"
+    kept = f"relu(t), conv(u, w), add(t, {parts})"
+    rule = parse_equation(
+        f"({kept}, softmax[axis=a](t)) => ({kept}, softmax[axis=0](t)) where a >= 0, rank(t) = 2,"
+        " channels(u) = product(dim(t, 1), channels(w)), dim(w, 2) = 13"
+    )
+    with pytest.raises(UndecidedCasesError, match="how many groups conv has is not known"):
+        list(cases_of(rule, 4))
 
 
 def test_operators_with_groups_say_so() -> None:

@@ -68,10 +68,11 @@ def _kinds(equation: Equation) -> dict[str, set[str]]:
 
 
 def _kind(name: str, said: Set[str]) -> str:
-    """Return the kind that types depend on; raises IllTypedError if there are several."""
+    """Return the kind of all its attributes, numbers being of one kind; raises IllTypedError if there are
+    several. One number stands for all, but not where it is calculated from one that does not."""
     typed = sorted(said - NUMBERS) or sorted(said)[:1]
-    if len(typed) > 1:
-        raise IllTypedError(f"{name} stands for several attributes: {', '.join(typed)}")
+    if len(typed) > 1 or not (said <= NUMBERS or said.isdisjoint(NUMBERS)):
+        raise IllTypedError(f"{name} stands for several attributes: {', '.join(sorted(said))}")
     return typed[0]
 
 

@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
-from superopt.errors import DimensionMismatchError, IllTypedError, RankMismatchError
+from superopt.errors import DimensionMismatchError, IllTypedError
 from superopt.instances.instance import Instance
 from superopt.ir.dimensions import Dimension, substitute, symbol
 from superopt.ir.numbers import substituted_number
@@ -28,15 +28,15 @@ from superopt.ir.terms import (
     variables,
 )
 from superopt.ir.types import TensorType
-from superopt.ops.base import OPERATORS, Operator, known_operator
+from superopt.ops.base import OPERATORS, Operator
 from superopt.ops.traits import HALVES
 from superopt.rewriting.conditions import Decision, as_declared, decide, names_in
 from superopt.rewriting.divisions import DIVIDING, divisions_needed, variable_type
 from superopt.rewriting.typing import Typing, leaves_shape_out, leaves_sizes_out
 from superopt.verifier.certificates.attribute_cases import attribute_cases
 from superopt.verifier.certificates.degree_cases import require_comparable, require_known_parts
-from superopt.verifier.certificates.dropped_cases import require_unfit, ways_to_fit
-from superopt.verifier.certificates.groups import known_groups, unknown_groups
+from superopt.verifier.certificates.dropped_cases import applied, require_refused, require_unfit, ways_to_fit
+from superopt.verifier.certificates.groups import Groups, groups_of
 from superopt.verifier.certificates.partial_typing import PartialTyping, UndecidedCasesError, declared_types
 from superopt.verifier.certificates.rank_bound import highest_rank
 from superopt.verifier.certificates.rank_choices import fitting_ranks
@@ -80,7 +80,6 @@ class _Search:
         self._steps = 0
         self._chosen: Mapping[str, object] = {}
         self._divides = any(term.operator in DIVIDING for term in self._order)
-        self._leaves_sizes_out = any(map(leaves_sizes_out, self._terms))
 
     def cases(self) -> Iterator[Instance]:
         unequal, equal = set[object](), set[object]()
@@ -91,6 +90,7 @@ class _Search:
             )
         for attributes in attribute_cases(self._whole, self._largest_rank, self._highest_rank):
             self._chosen = attributes
+            self._require_undivided(declared)
             for state in self._extended(PartialTyping(attributes, declared), 0):
                 ranks = tuple((n, state.types[Variable(n)].rank) for n in self._names), repr(attributes)
                 if all(state.types[a].rank == state.types[b].rank for a, b in self._pairs()):
@@ -100,6 +100,13 @@ class _Search:
                     unequal.add(ranks)
         if not unequal <= equal:
             raise IllTypedError("the sides are well-typed at different ranks")
+
+    def _require_undivided(self, declared: Mapping[Term, TensorType]) -> None:
+        """Raises UndecidedCasesError if a tensor of declared sizes must be divided: whether its parts are
+        equal is not known."""
+        ranks = {term.name: type_.rank for term, type_ in declared.items() if isinstance(term, Variable)}
+        if self._divides and divisions_needed(self._whole, ranks, self._chosen):
+            raise UndecidedCasesError("a tensor of declared sizes is combined, which must be divided before")
 
     def _count(self) -> None:
         self._steps += 1
@@ -232,40 +239,34 @@ class _Search:
             state, operator = self._operator(term, state)
         except IllTypedError:
             return
-        known = known_groups(operator, inputs) if self._divides else None
-        if known is not None and not isinstance(known, int):  # which may be 1
-            yield from self._alternatives(term, state, [(known, 1)])
-        grouped = unknown_groups(operator, inputs)
+        groups = groups_of(operator, inputs)
+        one_group = groups.one_group if groups and self._divides else []
+        yield from self._alternatives(term, state, one_group)
+        if groups is not None and groups.are_open:
+            yield from self._grouped(term, state, groups)
+            return
         try:
-            found = operator.infer(*inputs) if grouped is None else None
+            found = operator.infer(*inputs)
         except DimensionMismatchError as mismatch:
             pairs = ways_to_fit(operator, mismatch)
             require_unfit(operator, inputs, pairs)
             yield from self._alternatives(term, state, pairs)
-            return
-        except RankMismatchError:
-            return
-        except IllTypedError:
-            require_unfit(operator, inputs, [] if known is None else [(known, 1)])
-            return
-        if grouped is not None:
-            yield from self._grouped(term, state, grouped)
-        elif found is not None and len(found) == 1:
-            yield state.typed(term, found[0])
+        except IllTypedError as refusal:
+            require_refused(operator, inputs, refusal, one_group)
+        else:
+            if len(found) == 1:
+                yield state.typed(term, found[0])
 
-    def _grouped(
-        self, term: Application, state: PartialTyping, sizes: tuple[Dimension, Dimension, Dimension]
-    ) -> Iterator[PartialTyping]:
-        """Yield the states in which a convolution has a symbolic number of groups. If tensors are divided,
-        one group is a separate case, because it permits other divisions."""
-        channels, per_group, outputs = sizes
-        for groups in (1, self._part()) if self._divides else (self._part(),):
-            for one in self._solutions(term, state, channels, groups * per_group):
+    def _grouped(self, term: Application, state: PartialTyping, groups: Groups) -> Iterator[PartialTyping]:
+        """Yield the states in which a convolution has a symbolic number of groups, or one if that is a case
+        of its own."""
+        for number in (1, self._part()) if self._divides else (self._part(),):
+            for one in self._solutions(term, state, groups.channels, number * groups.per_group):
                 if isinstance(one, PartialTyping):
                     yield one
                     continue
                 solved = state.solved(one)
-                left, right = substitute(outputs, one), substitute(groups, one) * self._part()
+                left, right = substitute(groups.outputs, one), substitute(number, one) * self._part()
                 for other in self._solutions(term, solved, left, right):
                     if isinstance(other, PartialTyping):
                         yield other
@@ -293,7 +294,12 @@ class _Search:
             return (state.postponed(term),)
 
     def _explicit(self, term: Application, state: PartialTyping) -> dict[str, object]:
-        return {name: substituted_number(value, state.attributes) for name, value in term.attributes}
+        """Return the attributes that the text gives. Raises UndecidedCasesError if one cannot be calculated
+        from the values that stand for all."""
+        try:
+            return {name: substituted_number(value, state.attributes) for name, value in term.attributes}
+        except IllTypedError as error:
+            raise UndecidedCasesError(str(error)) from error
 
     def _operator(self, term: Application, state: PartialTyping) -> tuple[PartialTyping, Operator]:
         """Return the operator with all its attributes, and the state updated with the attributes that the
@@ -308,7 +314,7 @@ class _Search:
                 value = self._cut(term, given, state) or self._fresh()
                 state = state.with_implicit(place, value)
             given[name] = value
-        return state, known_operator(term.operator, tuple(given.items()))
+        return state, applied(term.operator, given)
 
     def _place(self, term: Application, given: Mapping[str, object], state: PartialTyping) -> object:
         """Return the tensor and axis that a half is cut from; both halves have the same cut."""
@@ -326,8 +332,8 @@ class _Search:
 
     def _finished(self, state: PartialTyping) -> Iterator[Instance]:
         """Yield the cases of a state in which everything has a type, restricted by the conditions of the
-        rule."""
-        for pair in self._pairs() if self._leaves_sizes_out else ():
+        rule. One that stays open restricts nothing: more is shown than the rule claims."""
+        for pair in (pair for pair in self._pairs() if any(map(leaves_sizes_out, pair))):
             for left, right in zip(*(state.types[term].shape for term in pair), strict=True):
                 if left != right:
                     for solution in self._all(left, right):
@@ -342,8 +348,6 @@ class _Search:
                 return
             if decision is Decision.FAILS:
                 return
-            if decision is Decision.OPEN:
-                raise UndecidedCasesError("a condition of the rule is decided by sizes that are symbols")
         yield from self._checked(state, types)
 
     def _all(self, left: Dimension, right: Dimension) -> Sequence[Solution]:
@@ -363,17 +367,26 @@ class _Search:
         for term in self._order:
             inputs = [known[child] for child in term.inputs]
             try:
-                _, operators[term] = self._operator(term, state)
-                (known[term],) = operators[term].infer(*inputs)
+                _, operator = self._operator(term, state)
+            except IllTypedError:
+                return
+            groups = groups_of(operator, inputs)
+            if groups is not None and groups.are_open:
+                raise UndecidedCasesError(f"how many groups {term.operator} has is not known")
+            try:
+                (known[term],) = operator.infer(*inputs)
             except DimensionMismatchError as mismatch:
-                pairs = ways_to_fit(operators[term], mismatch)
-                require_unfit(operators[term], inputs, pairs)
+                pairs = ways_to_fit(operator, mismatch)
+                require_unfit(operator, inputs, pairs)
                 for left, right in pairs:
                     for solution in self._all(left, right):
                         yield from self._finished(state.solved(solution))
                 return
-            except IllTypedError:
+            except IllTypedError as refusal:
+                one_group = groups.one_group if groups and self._divides else []
+                require_refused(operator, inputs, refusal, one_group)
                 return
+            operators[term] = operator
             if known[term] != state.types[term]:
                 state = state.typed(term, known[term])
         sizes = [size for type_ in known.values() for size in type_.shape]

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import cast
 
 from superopt.equations import format_condition, format_term
 from superopt.errors import IllTypedError
-from superopt.ir.numbers import divisors, names_of, number_text, substituted_number
+from superopt.ir.numbers import (
+    AttributeVariable,
+    NumberExpression,
+    divisors,
+    names_of,
+    number_text,
+    substituted_number,
+)
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
@@ -65,6 +73,8 @@ def _require_written(
         terms, values = dict(link.terms), dict(link.attributes)
         named = terms.keys() == set(variables(*sides)) and values.keys() == attribute_variables(*sides)
         require(named, f"{place}: expected a value for each variable of the axiom and for no other name")
+        written = all(map(_is_as_parsed, values.values()))
+        require(written, f"{place}: expected attributes as equations have them")
         _require_numbers_in_place(goal, axiom, link, place)
         numeric = represented_variables(axiom)
         for condition in axiom.conditions:
@@ -86,6 +96,16 @@ def _require_written(
             raise IllTypedError(f"{place}: what follows is {format_term(current)}")
     if current != right:
         raise IllTypedError(f"{where}: the chain does not end at {format_term(right)}")
+
+
+def _is_as_parsed(value: object) -> bool:
+    """Whether the value is of a class that the parser makes of it: what looks for ranks and axes among whole
+    numbers does not see 0/1."""
+    if isinstance(value, tuple):
+        return all(map(_is_as_parsed, cast("tuple[object, ...]", value)))
+    if isinstance(value, Fraction):
+        return value.denominator != 1
+    return type(value) in (int, str, AttributeVariable, NumberExpression)
 
 
 def _require_numbers_in_place(goal: Equation, axiom: Equation, link: Link, place: str) -> None:

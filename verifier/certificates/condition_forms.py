@@ -47,6 +47,19 @@ def calls_in(condition: Condition) -> Iterator[ConditionCall]:
             waiting.extend(term.arguments)
 
 
+def sizes_in(condition: Condition) -> Iterator[int]:
+    """Yield the whole numbers of a clause, also those in lists and calls, unless it is about ranks or
+    axes."""
+    about_ranks = any(call.function in ("rank", "axis") for call in calls_in(condition))
+    waiting = [] if about_ranks else list(sides_of(condition))
+    while waiting:
+        term = waiting.pop()
+        if isinstance(term, int):
+            yield term
+        elif isinstance(term, ConditionCall | tuple):
+            waiting.extend(term.arguments if isinstance(term, ConditionCall) else term)
+
+
 def _is_known(condition: Condition, axes: frozenset[str]) -> bool:
     sides = list(sides_of(condition))
     bare = [isinstance(side, ConditionName) and side.name in axes for side in sides]
@@ -98,4 +111,4 @@ def _is_factor(term: ConditionTerm, axes: frozenset[str]) -> bool:
     return isinstance(term, int) or _is_name(term, axes)
 
 
-__all__ = ["axis_variables", "calls_in", "require_known_forms", "sides_of"]
+__all__ = ["axis_variables", "calls_in", "require_known_forms", "sides_of", "sizes_in"]

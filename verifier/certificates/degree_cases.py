@@ -14,15 +14,16 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from math import gcd, isqrt, prod
+from math import gcd, prod
 
 from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension
 from superopt.ir.numbers import AttributeVariable
-from superopt.ir.terms import ConditionCall, ConditionTerm, Equation, applications
+from superopt.ir.terms import Equation, applications
 from superopt.ir.types import TensorType
-from superopt.verifier.certificates.condition_forms import calls_in, sides_of
+from superopt.verifier.certificates.condition_forms import sizes_in
 from superopt.verifier.certificates.partial_typing import UndecidedCasesError
+from superopt.verifier.certificates.size_equations import divisors
 
 _NO_SIZES = ("axis", "perm", "degree")
 _MOST_DIRECTIONS = 40
@@ -146,7 +147,7 @@ def _occurrences(goal: Equation, name: str) -> int:
 def _degrees_of_one(generic: int, sizes: Sequence[int], degrees: Sequence[int]) -> Iterator[int]:
     """Yield a prime that divides no number of the rule, each divisor of a number, and, for primes in the
     other degrees of the rule, products of their powers, and these times that prime."""
-    special = {divisor for size in sizes for divisor in _divisors(size)}
+    special = {divisor for size in sizes for divisor in divisors(size)}
     primes = sorted({p for degree in degrees for p in _prime_factors(degree)})
     highest = [2 + sum(_exponent(degree, p) for degree in degrees) for p in primes]
     if prod(power + 1 for power in highest) > _MOST_PRODUCTS:
@@ -171,27 +172,8 @@ def _literals(goal: Equation) -> tuple[list[int], list[int]]:
             elif attribute not in _NO_SIZES:
                 sizes |= numbers | ({prod(numbers)} if numbers else set())
     for condition in goal.conditions:
-        if not any(call.function in ("rank", "axis") for call in calls_in(condition)):
-            sizes.update(number for side in sides_of(condition) for number in _numbers(side))
+        sizes.update(sizes_in(condition))
     return sorted(size for size in sizes if size > 1), sorted(degrees)
-
-
-def _numbers(side: ConditionTerm) -> Iterator[int]:
-    parts = (
-        side.arguments if isinstance(side, ConditionCall) else side if isinstance(side, tuple) else (side,)
-    )
-    for part in parts:
-        if isinstance(part, int):
-            yield part
-        elif isinstance(part, ConditionCall):
-            yield from _numbers(part)
-
-
-def _divisors(number: int) -> Iterator[int]:
-    """Yield the divisors above 1."""
-    for low in range(1, isqrt(number) + 1):
-        if number % low == 0:
-            yield from (n for n in (low, number // low) if n > 1)
 
 
 def _prime_factors(number: int) -> Iterator[int]:

@@ -1,8 +1,9 @@
-"""Number of groups of a convolution that its sizes do not determine."""
+"""Number of groups of a convolution, which its sizes may leave open."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from superopt.ir.dimensions import Dimension
 from superopt.ir.types import TensorType
@@ -10,24 +11,34 @@ from superopt.ops.base import Operator
 from superopt.ops.sharded.sharding import whole
 
 
-def unknown_groups(
-    operator: Operator, inputs: Sequence[TensorType]
-) -> tuple[Dimension, Dimension, Dimension] | None:
-    """Return channels, channels per group and outputs if the number of groups is open, otherwise None."""
-    channels = operator.grouped(*map(whole, inputs))
-    if channels is None:
-        return None
-    data, per_group, outputs = channels
-    if data == per_group:
-        return None
-    groups = _quotient(data, per_group)
-    return None if groups is not None and _quotient(outputs, groups) is not None else channels
+@dataclass(frozen=True)
+class Groups:
+    """Sizes that determine the number of groups; ``number`` is the quotient of channels and channels per
+    group, None if it is not known to be exact."""
+
+    channels: Dimension
+    per_group: Dimension
+    outputs: Dimension
+    number: Dimension | None
+
+    @property
+    def are_open(self) -> bool:
+        """Whether the sizes leave open how many groups there are, or whether the outputs are their
+        multiple."""
+        if self.channels == self.per_group:
+            return False
+        return self.number is None or _quotient(self.outputs, self.number) is None
+
+    @property
+    def one_group(self) -> list[tuple[Dimension, Dimension]]:
+        """The equation for which there is one group, if the number is known but symbols decide that."""
+        return [] if isinstance(self.number, int | None) else [(self.number, 1)]
 
 
-def known_groups(operator: Operator, inputs: Sequence[TensorType]) -> Dimension | None:
-    """Return the number of groups that the sizes determine; None for another operator."""
-    channels = operator.grouped(*map(whole, inputs))
-    return None if channels is None else _quotient(channels[0], channels[1])
+def groups_of(operator: Operator, inputs: Sequence[TensorType]) -> Groups | None:
+    """Return the groups of a convolution; None for another operator."""
+    sizes = operator.grouped(*map(whole, inputs))
+    return None if sizes is None else Groups(*sizes, _quotient(sizes[0], sizes[1]))
 
 
 def _quotient(numerator: Dimension, denominator: Dimension) -> Dimension | None:
@@ -38,4 +49,4 @@ def _quotient(numerator: Dimension, denominator: Dimension) -> Dimension | None:
     return quotient if quotient * denominator == numerator else None
 
 
-__all__ = ["known_groups", "unknown_groups"]
+__all__ = ["Groups", "groups_of"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from superopt.errors import IllTypedError
+from superopt.errors import IllTypedError, UnsupportedError
 from superopt.ir.dimensions import symbol
 from superopt.ir.terms import Application, Equation, Term, Variable
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, TensorType
@@ -13,7 +13,7 @@ from superopt.ops.attributes import substituted
 from superopt.verifier.certificates.size_equations import Solution
 
 
-class UndecidedCasesError(IllTypedError):
+class UndecidedCasesError(UnsupportedError):
     """The case analysis of a rule may be incomplete."""
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from functools import lru_cache
 
-from superopt.errors import DimensionMismatchError, IllTypedError
+from superopt.errors import IllTypedError, UnfitTypesError
 from superopt.ir.dimensions import symbol
 from superopt.ir.terms import AttributeTerm
 from superopt.ir.types import ElementType, TensorType
-from superopt.ops.base import OPERATORS, operator_from_attributes
+from superopt.ops.base import OPERATORS
+from superopt.verifier.certificates.dropped_cases import applied
 
 
 @lru_cache(maxsize=65536)
@@ -30,7 +31,7 @@ def fitting_ranks(
     if "shape" in implicit:
         raise IllTypedError(f"{operator} has no rank of its own")
     try:
-        applied = operator_from_attributes(operator, {**given, **implicit})
+        ranked = applied(operator, {**given, **implicit})
     except IllTypedError:
         return ()
     fitting: list[tuple[int, ...]] = []
@@ -41,11 +42,11 @@ def fitting_ranks(
             for index, _ in pattern
         )
         try:
-            applied.infer(*types)
-        except DimensionMismatchError:
-            pass
-        except IllTypedError:
+            ranked.infer(*types)
+        except UnfitTypesError:
             continue
+        except IllTypedError:
+            pass  # decided for the sizes of the case
         fitting.append(ranks)
     return tuple(fitting)
 

@@ -34,7 +34,7 @@ from superopt.rewriting.typing import Typing, infer_terms, leaves_sizes_out
 from superopt.verifier.certificates.cases import cases_of
 from superopt.verifier.certificates.certificate import Certificate, Link
 from superopt.verifier.certificates.chain_text import fill, require, require_text, sides_of, value_of
-from superopt.verifier.certificates.groups import known_groups
+from superopt.verifier.certificates.groups import groups_of
 from superopt.verifier.certificates.positivity import PositiveSizes
 from superopt.verifier.certificates.rank_bound import largest_rank
 
@@ -125,16 +125,15 @@ class _Replayer:
         self._divides = any(term.operator in DIVIDING for term in goal.applications)
         types, operators = instance.typing.types, instance.typing.operators
         self._groups = {
-            known_groups(operator, [types[child] for child in term.inputs])
+            groups.number
             for term, operator in (operators.items() if self._divides else ())
+            if (groups := groups_of(operator, [types[child] for child in term.inputs]))
         }
         require(as_declared(goal.types, instance.types), "the instance is not as the rule declares")
         for condition in goal.conditions:
             met = decide(condition, instance.types, instance.attributes)
-            require(
-                met in (Decision.HOLDS, Decision.ASSUMED),
-                f"the instance breaks {format_condition(condition)}",
-            )
+            may_hold = met in (Decision.HOLDS, Decision.OPEN)
+            require(may_hold, f"the instance breaks {format_condition(condition)}")
 
     @cached_property
     def _own(self) -> Mapping[Term, TensorType]:
@@ -287,8 +286,8 @@ class _Replayer:
     def _may_have_one_group(self, head: Operator, types: Sequence[TensorType]) -> bool:
         """Whether tensors are divided, and the groups are a symbol that the rule's own terms do not have: it
         is not a case of its own that this is 1."""
-        groups = known_groups(head, types)
-        return self._divides and not isinstance(groups, int | None) and groups not in self._groups
+        groups = groups_of(head, types) if self._divides else None
+        return groups is not None and bool(groups.one_group) and groups.number not in self._groups
 
 
 def _only(types: tuple[TensorType, ...]) -> TensorType | None:

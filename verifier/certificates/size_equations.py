@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import gcd, isqrt
 from typing import TypeAlias
 
-from superopt.errors import IllTypedError
+from superopt.errors import UnsupportedError
 from superopt.ir.dimensions import (
     Dimension,
     Monomial,
@@ -28,7 +28,7 @@ Fresh: TypeAlias = "Callable[[], Dimension]"
 _MOST_FACTORS = 4
 
 
-class UndecidedSizesError(IllTypedError):
+class UndecidedSizesError(UnsupportedError):
     """The solutions of an equation between sizes may be incomplete."""
 
     def __init__(self, left: Dimension, right: Dimension) -> None:
@@ -163,10 +163,15 @@ def _divided(number: int, count: int) -> Iterator[tuple[int, ...]]:
         if number == 1:
             yield ()
         return
-    small = [n for n in range(1, isqrt(number) + 1) if number % n == 0]
-    for divisor in (*small, *(number // n for n in reversed(small) if n * n != number)):
+    for divisor in divisors(number):
         for rest in _divided(number // divisor, count - 1):
             yield (divisor, *rest)
+
+
+def divisors(number: int) -> list[int]:
+    """Return all divisors of a positive number, sorted."""
+    small = [n for n in range(1, isqrt(number) + 1) if number % n == 0]
+    return [*small, *(number // n for n in reversed(small) if n * n != number)]
 
 
 def never_positive(size: Dimension) -> bool:
@@ -186,4 +191,12 @@ def numbered(prefix: str) -> Fresh:
     return lambda: symbol(f"{prefix}{next(counter)}")
 
 
-__all__ = ["Fresh", "Solution", "UndecidedSizesError", "never_positive", "numbered", "solutions"]
+__all__ = [
+    "Fresh",
+    "Solution",
+    "UndecidedSizesError",
+    "divisors",
+    "never_positive",
+    "numbered",
+    "solutions",
+]

@@ -19,11 +19,15 @@ from superopt.ir.terms import Application, Equation, Variable
 from superopt.ops.attributes import substituted
 from superopt.rewriting.concrete import operator_symbols, require_sizes, with_numbers
 from superopt.rewriting.conditions import holds
+from superopt.verifier.certificates.condition_forms import sizes_in
 from superopt.verifier.refute.refutation import difference_in
 
 _CASES = 40
-_TRIES = 12
+_TRIES, _TRIES_OF_CONDITIONS = 12, 60
 _EVALUATED = 2
+_LEAST_OF_ALL = 6
+"""How many instances are evaluated at least, if there are few cases."""
+
 _MOST_ELEMENTS = 20_000
 _FEW = (1, 1, 2)
 _SIZES = (1, 2, 2, 3, 3, 4, 5)
@@ -42,9 +46,10 @@ def agreeing(equation: Equation, cases: Sequence[Instance], seed: int) -> str | 
     differ, as text."""
     generator, numbers = np.random.default_rng(seed), random.Random(seed)
     order = equation.applications
+    sizes = _sizes_of_conditions(equation)
     found: list[Instance] = []
     for case in _spread(cases):
-        for instance in _numbered(equation, order, case, numbers):
+        for instance in _numbered(equation, order, case, numbers, sizes, -(-_LEAST_OF_ALL // len(cases))):
             difference = difference_in(equation, instance, generator)
             if difference is not None:
                 return f"{instance}: {difference}" if str(instance) else difference
@@ -58,8 +63,21 @@ def _spread(cases: Sequence[Instance]) -> Iterator[Instance]:
         yield cases[number * len(cases) // count]
 
 
+def _sizes_of_conditions(equation: Equation) -> tuple[int, ...]:
+    """Return the sizes around the numbers of the rule's conditions."""
+    numbers = {number for condition in equation.conditions for number in sizes_in(condition)}
+    return tuple(
+        sorted({size for number in numbers for size in (number - 1, number, number + 1) if size > 0})
+    )
+
+
 def _numbered(
-    equation: Equation, order: Sequence[Application], case: Instance, generator: random.Random
+    equation: Equation,
+    order: Sequence[Application],
+    case: Instance,
+    generator: random.Random,
+    further_sizes: Sequence[int],
+    least: int,
 ) -> Iterator[Instance]:
     """Yield some instances of the case that satisfy the rule's conditions."""
     named = [type_.symbols for type_ in case.typing.types.values()]
@@ -67,14 +85,15 @@ def _numbered(
     names = sorted(frozenset[str]().union(*named))
     names += sorted(_symbols_of_attributes(case) - set(names))
     found = 0
-    for attempt in range(_TRIES if names else 1):
-        sizes = _FEW if attempt == 0 else (*_SIZES, *_LARGE_SIZES) if attempt % 2 else _SIZES
+    tries = _TRIES_OF_CONDITIONS if further_sizes else _TRIES
+    for attempt in range(tries if names else 1):
+        sizes = _FEW if attempt == 0 else (*_SIZES, *_LARGE_SIZES, *further_sizes) if attempt % 2 else _SIZES
         numbers: dict[str, Dimension] = {name: generator.choice(sizes) for name in names}
         instance = _instance(equation, order, case, numbers)
         if instance is not None:
             yield instance
             found += 1
-        if found == _EVALUATED:
+        if found == max(_EVALUATED, least):
             return
 
 

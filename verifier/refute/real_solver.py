@@ -2,7 +2,8 @@
 
 A time limit would give another answer on another machine or under another load. Z3 counts resources, but
 where polynomials meet uninterpreted functions (such as roots) it can compute for minutes without counting, so
-these queries are limited to a number of conflicts as well.
+these queries are limited to a number of conflicts as well, and first asked without its procedure for systems
+of polynomials, one call of which may take that long.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -26,6 +27,9 @@ MOST_RESOURCES = 3_000_000
 """Limit for every query in Z3's deterministic unit, about 2 million per second."""
 
 _MOST_MEGABYTES = 1500
+_INCOMPLETE = "incomplete"
+"""Part of the reason if Z3 has nothing left to do by the procedures that it may use."""
+
 CONFLICTS_TOGETHER, _RESOURCES_TOGETHER = 30, 1_000_000
 """Limits of a query about several expressions together."""
 
@@ -67,10 +71,20 @@ def _answer(
     resources: int = MOST_RESOURCES,
     conflicts: int = MOST_CONFLICTS,
 ) -> str:
-    solver = z3.Solver(ctx=context)
-    solver.set(rlimit=resources, max_memory=_MOST_MEGABYTES)
+    limits: dict[str, object] = {"rlimit": resources, "max_memory": _MOST_MEGABYTES}
     if _mixes_products_and_functions([question, *facts]):
-        solver.set(max_conflicts=conflicts)
+        limits["max_conflicts"] = conflicts
+        answer = _checked(question, facts, context, {**limits, "arith.nl.nra": False})
+        if _INCOMPLETE not in answer:
+            return answer
+    return _checked(question, facts, context, limits)
+
+
+def _checked(
+    question: Expression, facts: Sequence[Expression], context: Expression, limits: dict[str, object]
+) -> str:
+    solver = z3.Solver(ctx=context)
+    solver.set(**limits)
     solver.add(*facts)
     solver.add(question)
     try:

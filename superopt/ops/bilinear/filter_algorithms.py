@@ -9,7 +9,7 @@ from typing import TypeAlias, TypeGuard, cast
 
 import numpy as np
 
-from superopt.errors import IllTypedError
+from superopt.errors import UnfitTypesError
 
 Matrix: TypeAlias = "tuple[tuple[int | Fraction, ...], ...]"
 Matrices: TypeAlias = "tuple[Matrix, Matrix, Matrix]"
@@ -41,16 +41,16 @@ def taps_of(where: str, algorithm: Matrices) -> int:
     """The number of taps of the filter that an algorithm computes. Raises IllTypedError, with a coefficient
     that differs, if it computes none."""
     if len(_parts(algorithm)) != 3 or not all(map(_is_matrix, algorithm)):
-        raise IllTypedError(f"{where}: expected three matrices (data, weights, results), got {algorithm}")
+        raise UnfitTypesError(f"{where}: expected three matrices (data, weights, results), got {algorithm}")
     if (
         any(len({len(row) for row in matrix}) != 1 for matrix in algorithm)
         or len(set(map(len, algorithm))) != 1
     ):
-        raise IllTypedError(f"{where}: expected matrices with equally many rows, each of one length")
+        raise UnfitTypesError(f"{where}: expected matrices with equally many rows, each of one length")
     left, right, result = (np.array(matrix, object) for matrix in algorithm)
     reads, taps, outputs = left.shape[1], right.shape[1], result.shape[1]
     if reads != outputs + taps - 1:
-        raise IllTypedError(
+        raise UnfitTypesError(
             f"{where}: expected to read {outputs + taps - 1} numbers for {outputs} outputs of {taps} taps, "
             f"got {reads}"
         )
@@ -58,7 +58,7 @@ def taps_of(where: str, algorithm: Matrices) -> int:
     for i, j, k in np.ndindex(reads, taps, outputs):
         expected = int(i == j + k)
         if computed[i, j, k] != expected:
-            raise IllTypedError(
+            raise UnfitTypesError(
                 f"{where}: no algorithm for a filter: output {k} has x[{i}] w[{j}] "
                 f"{computed[i, j, k]} times, expected {expected}"
             )

@@ -9,7 +9,7 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
-from superopt.errors import IllTypedError
+from superopt.errors import UnfitTypesError
 from superopt.ops.bilinear.filter_algorithms import Matrices
 
 ProductAlgorithm: TypeAlias = Matrices
@@ -37,7 +37,7 @@ def sizes_of(where: str, algorithm: object) -> tuple[int, int, int]:
     rows = math.isqrt(reads * outputs // weights)
     inner, columns = reads // max(rows, 1), outputs // max(rows, 1)
     if (rows * inner, inner * columns, rows * columns) != (reads, weights, outputs):
-        raise IllTypedError(
+        raise UnfitTypesError(
             f"{where}: expected matrices over n*k, k*m and n*m numbers, got {reads}, {weights} and {outputs}"
         )
     computed = np.einsum("pi,pj,pk->ijk", left, right, result)
@@ -45,7 +45,7 @@ def sizes_of(where: str, algorithm: object) -> tuple[int, int, int]:
         (row, middle), (height, column) = divmod(i, inner), divmod(j, columns)
         expected = int(middle == height and k == row * columns + column)
         if computed[i, j, k] != expected:
-            raise IllTypedError(
+            raise UnfitTypesError(
                 f"{where}: no algorithm for a product of {rows} x {inner} and {inner} x {columns}: "
                 f"result {k} has x[{i}] y[{j}] {computed[i, j, k]} times, expected {expected}"
             )
@@ -56,18 +56,20 @@ def _exact(where: str, algorithm: object) -> list[np.ndarray]:
     """The matrices; raises IllTypedError unless they are three, of numbers, with equally many rows."""
     matrices = _parts(algorithm)
     if len(matrices) != 3:
-        raise IllTypedError(f"{where}: expected three matrices (x, y, product), got {algorithm}")
+        raise UnfitTypesError(f"{where}: expected three matrices (x, y, product), got {algorithm}")
     found: list[np.ndarray] = []
     for matrix in matrices:
         rows = [_parts(row) for row in _parts(matrix)]
         if not rows or not rows[0] or len(set(map(len, rows))) != 1:
-            raise IllTypedError(f"{where}: expected matrices with rows of equal length, got {matrix}")
+            raise UnfitTypesError(f"{where}: expected matrices with rows of equal length, got {matrix}")
         if not all(isinstance(entry, int | Fraction) for row in rows for entry in row):
-            raise IllTypedError(f"{where}: expected matrices of numbers, got {matrix}")
+            raise UnfitTypesError(f"{where}: expected matrices of numbers, got {matrix}")
         found.append(np.array(rows, object))
     if len(set(map(len, found))) != 1:
         counts = ", ".join(str(len(matrix)) for matrix in found)
-        raise IllTypedError(f"{where}: expected equally many rows, one for each multiplication, got {counts}")
+        raise UnfitTypesError(
+            f"{where}: expected equally many rows, one for each multiplication, got {counts}"
+        )
     return found
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias, TypeVar, get_args
 
 from superopt.domains import Domain
-from superopt.errors import IllTypedError
+from superopt.errors import UnfitTypesError
 from superopt.ir.types import ElementType, TensorType, ValueType
 from superopt.ops.base import Operator, register, tensors
 
@@ -52,7 +52,7 @@ class Cast(Operator):
         """The same shape, of type ``to``."""
         (only,) = tensors(self.name, 1, types)
         if not only.element.is_movable:
-            raise IllTypedError(f"{self.name}: expected numbers or truth values, got {only}")
+            raise UnfitTypesError(f"{self.name}: expected numbers or truth values, got {only}")
         return (TensorType(_ELEMENTS[self.to], only.shape),)
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:

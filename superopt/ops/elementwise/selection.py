@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 from superopt.domains import Domain
-from superopt.errors import IllTypedError
+from superopt.errors import UnfitTypesError
 from superopt.ir.types import ElementType, TensorType, ValueType
 from superopt.ops.base import Operator, equal_shapes, register, same_element, tensors
 
@@ -143,4 +143,4 @@ def _truth(domain: Domain[A], array: A) -> A:
 def _require_movable(where: str, *types: TensorType) -> None:
     for type_ in types:
         if not type_.element.is_movable:
-            raise IllTypedError(f"{where}: expected numbers or truth values, got {type_}")
+            raise UnfitTypesError(f"{where}: expected numbers or truth values, got {type_}")

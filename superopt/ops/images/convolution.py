@@ -12,7 +12,7 @@ import numpy as np
 
 from superopt.domains import Domain
 from superopt.domains.arrays import padded
-from superopt.errors import IllTypedError
+from superopt.errors import UnfitTypesError
 from superopt.ir.bounds import surely_below, surely_even
 from superopt.ir.dimensions import Dimension, floor_divide
 from superopt.ir.types import ElementType, TensorType, ValueType
@@ -158,7 +158,7 @@ def _groups(name: str, channels: Dimension, per_group: Dimension, outputs: Dimen
             equal_dimensions(f"{name}, channels", channels, per_group)
         groups = channels // per_group
         if isinstance(outputs, int) and outputs % groups:
-            raise IllTypedError(f"{name}: {outputs} outputs do not divide into {groups} groups")
+            raise UnfitTypesError(f"{name}: {outputs} outputs do not divide into {groups} groups")
         return groups
     quotient = floor_divide(channels, per_group) if per_group != 0 else 0
     if quotient not in (0, 1) and quotient * per_group == channels and _divides(quotient, outputs):
@@ -202,7 +202,7 @@ class Enlarge(Operator):
         require_rank(self.name, weight, 4)
         for old, new in zip(weight.shape[2:], self.kernel, strict=True):
             if surely_below(new, old) or surely_even(new - old + 1):
-                raise IllTypedError(f"{self.name}: a kernel of {old} cannot be centred in {new}")
+                raise UnfitTypesError(f"{self.name}: a kernel of {old} cannot be centred in {new}")
         return (weight.with_shape((*weight.shape[:2], *self.kernel)),)
 
     def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
@@ -269,7 +269,7 @@ class IdentityKernel(Operator):
         """() -> [channels, channels, kh, kw] for odd sizes."""
         tensors(self.name, 0, types)
         if surely_even(self.kernel[0]) or surely_even(self.kernel[1]):
-            raise IllTypedError(f"{self.name}: expected an odd kernel, got {self.kernel}")
+            raise UnfitTypesError(f"{self.name}: expected an odd kernel, got {self.kernel}")
         return (TensorType(ElementType.FLOAT, (self.channels, self.channels, *self.kernel)),)
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
@@ -383,7 +383,7 @@ def of_kernels(splits: Splits) -> Splits:
 def require_window(name: str, size: int) -> None:
     """Raises IllTypedError for a window over no channels."""
     if size == 0:
-        raise IllTypedError(f"{name}: expected size to be at least 1, got {size}")
+        raise UnfitTypesError(f"{name}: expected size to be at least 1, got {size}")
 
 
 def band(channels: int, size: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:

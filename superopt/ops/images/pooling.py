@@ -8,7 +8,7 @@ from typing import ClassVar, TypeVar
 import numpy as np
 
 from superopt.domains import Domain
-from superopt.errors import IllTypedError
+from superopt.errors import UnfitTypesError
 from superopt.ir.bounds import surely_below
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops.base import (
@@ -60,7 +60,7 @@ class Pool(Operator):
         if isinstance(self.padding, tuple) and any(
             surely_below(self.kernel[side % 2] - 1, self.padding[side]) for side in range(4)
         ):
-            raise IllTypedError(
+            raise UnfitTypesError(
                 f"{self.name}: expected padding {self.padding} smaller than the kernel {self.kernel}"
             )
         sizes = tuple(

@@ -11,7 +11,7 @@ from typing import ClassVar, TypeVar
 
 from superopt.domains import Array, Domain
 from superopt.domains.arrays import padded
-from superopt.errors import IllTypedError
+from superopt.errors import UnfitTypesError
 from superopt.ir.bounds import surely_below, surely_even
 from superopt.ir.dimensions import Dimension, floor_divide
 from superopt.ir.types import TensorType, ValueType
@@ -103,7 +103,7 @@ class ConvTranspose(Operator):
             return (0, 0, 0, 0)
         extents = self._extents(kernel)
         if self.padding != "same" or any(map(surely_even, extents)):
-            raise IllTypedError(
+            raise UnfitTypesError(
                 f"{self.name}: expected padding valid, same for an odd kernel, or (t, l, b, r), "
                 f"got {self.padding} for kernel {kernel}"
             )
@@ -116,7 +116,7 @@ class ConvTranspose(Operator):
     def _size(self, size: Dimension, kernel: Dimension, margins: Dimension, axis: int) -> Dimension:
         stride, dilation = self.stride[axis], self.dilation[axis]
         if any(surely_below(number, 1) for number in (size, kernel, stride, dilation)):
-            raise IllTypedError(
+            raise UnfitTypesError(
                 f"{self.name}: expected positive sizes, stride and dilation, "
                 f"got {size}, {kernel}, {stride}, {dilation}"
             )
@@ -124,7 +124,7 @@ class ConvTranspose(Operator):
             return (size - 1) * stride + 1
         result = (size - 1) * stride + dilation * (kernel - 1) + 1 - margins
         if surely_below(result, 1):
-            raise IllTypedError(f"{self.name}: expected margins smaller than the result, got {margins}")
+            raise UnfitTypesError(f"{self.name}: expected margins smaller than the result, got {margins}")
         return result
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from superopt.domains import Domain
-from superopt.errors import IllTypedError
+from superopt.errors import UnfitTypesError
 from superopt.ir.bounds import surely_below
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops.base import Operator, Work, moved_bytes, register, require_float, require_rank, tensors
@@ -37,7 +37,7 @@ class Upsample(Operator):
         require_float(self.name, image)
         rows, columns = self.stride
         if surely_below(rows, 1) or surely_below(columns, 1):
-            raise IllTypedError(f"{self.name}: expected a stride of at least 1, got {self.stride}")
+            raise UnfitTypesError(f"{self.name}: expected a stride of at least 1, got {self.stride}")
         n, c, h, w = image.shape
         return (image.with_shape((n, c, h * rows, w * columns)),)
 

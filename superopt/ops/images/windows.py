@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from superopt.domains import Array, Domain, arrays
-from superopt.errors import IllTypedError
+from superopt.errors import UnfitTypesError
 from superopt.ir.bounds import surely_below, surely_even
 from superopt.ir.dimensions import Dimension, floor_divide
 from superopt.ops.attributes import PADDING_WORDS
@@ -63,29 +63,29 @@ def output_size(
     """The number of window positions along one of the two axes (0 is rows); raises IllTypedError. For
     symbolic sizes it is assumed that a window is odd, and that it fits."""
     if any(surely_below(number, 1) for number in (kernel, stride, dilation)):
-        raise IllTypedError(
+        raise UnfitTypesError(
             f"{where}: expected positive kernel, stride and dilation, got {kernel}, {stride}, {dilation}"
         )
     extent = dilation * (kernel - 1) + 1
     if isinstance(padding, tuple):
         if any(surely_below(margin, 0) for margin in padding):
-            raise IllTypedError(f"{where}: expected padding of at least 0, got {padding}")
+            raise UnfitTypesError(f"{where}: expected padding of at least 0, got {padding}")
         padded = size + padding[axis] + padding[axis + 2]
     elif padding == "valid":
         padded = size
     elif padding == "same":
         if surely_even(extent):
-            raise IllTypedError(f"{where}: padding=same needs an odd kernel, got extent {extent}")
+            raise UnfitTypesError(f"{where}: padding=same needs an odd kernel, got extent {extent}")
         padded = size + extent - 1
     elif padding in ("same_upper", "same_lower"):
         return floor_divide(size + stride - 1, stride)
     else:
-        raise IllTypedError(
+        raise UnfitTypesError(
             f"{where}: unknown padding {padding}; known: valid, same, same_upper, same_lower, (t, l, b, r)"
         )
     room = padded - extent
     if surely_below(room, 0):
-        raise IllTypedError(f"{where}: a window of {extent} does not fit in {padded}")
+        raise UnfitTypesError(f"{where}: a window of {extent} does not fit in {padded}")
     return floor_divide(room, stride) + 1
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, TypeVar
 
 from superopt.domains import Domain
-from superopt.errors import IllTypedError
+from superopt.errors import UnfitTypesError
 from superopt.ir.dimensions import Dimension, floor_divide
 from superopt.ir.types import Division, ElementType, TensorType, ValueType
 from superopt.ops.base import Operator, Work, axis_of, moved_bytes, register, tensors
@@ -52,7 +52,7 @@ class ParallelOperator(Operator):
         """The same shape with a different division."""
         (only,) = tensors(self.name, 1, types)
         if self.degree < 2:
-            raise IllTypedError(f"{self.name}: expected a degree of at least 2, got {self.degree}")
+            raise UnfitTypesError(f"{self.name}: expected a degree of at least 2, got {self.degree}")
         divisions, replicas = self.divided(list(divisions_of(only)), replicas_of(only))
         return (divided(self.name, only, divisions, replicas),)
 
@@ -106,7 +106,7 @@ class AxisOperator(ParallelOperator):
     def quotient(self, number: int) -> int:
         """The number divided by the degree; raises IllTypedError unless that is exact."""
         if number % self.degree:
-            raise IllTypedError(
+            raise UnfitTypesError(
                 f"{self.name}: an axis in {number} parts cannot be one in {self.degree} fewer"
             )
         return number // self.degree
@@ -195,7 +195,7 @@ class Reduce(ParallelOperator):
     def divided(self, divisions: list[Division], replicas: int) -> tuple[Sequence[Division], int]:
         """Fewer replicas."""
         if replicas % self.degree:
-            raise IllTypedError(f"{self.name}: {replicas} replicas are not sums of {self.degree} each")
+            raise UnfitTypesError(f"{self.name}: {replicas} replicas are not sums of {self.degree} each")
         return divisions, replicas // self.degree
 
     def backward(self) -> ParallelOperator:

@@ -21,9 +21,9 @@ from typing import ClassVar, Protocol, TypeVar
 
 from superopt.domains import Array, Domain
 from superopt.domains.arrays import namespace, reshaped
-from superopt.errors import DimensionMismatchError, IllTypedError
+from superopt.errors import DimensionMismatchError, IllTypedError, UnfitTypesError
 from superopt.ir.bounds import is_multiple
-from superopt.ir.dimensions import Dimension, SymbolicDimension, symbol
+from superopt.ir.dimensions import Dimension, symbol
 from superopt.ir.types import Division, ShardedType, TensorType, UnknownType, ValueType
 from superopt.ops.sharded.splits import SplitKind, Splits
 
@@ -92,12 +92,8 @@ def require_divisible(where: str, size: Dimension, parts: int) -> None:
     if parts == 1 or is_multiple(size, parts):
         return
     if isinstance(size, int):
-        raise IllTypedError(f"{where}: {size} does not divide into {parts} equal parts")
-    raise DimensionMismatchError(size, symbol(f"{_written(size)}:{parts}") * parts, where)
-
-
-def _written(size: SymbolicDimension) -> str:
-    return str(size).replace(" ", "")
+        raise UnfitTypesError(f"{where}: {size} does not divide into {parts} equal parts")
+    raise DimensionMismatchError(size, symbol(f"{size.name or f'({size})'}:{parts}") * parts, where)
 
 
 def infer_divided(operator: Divisible, types: tuple[ValueType, ...]) -> tuple[TensorType, ...]:
@@ -124,12 +120,12 @@ def tasks_of(operator: Divisible, types: tuple[ValueType, ...]) -> Tasks:
             if division == UNDIVIDED:
                 continue
             if number is None:
-                raise IllTypedError(f"{operator.name}: an axis that is needed whole is divided")
+                raise UnfitTypesError(f"{operator.name}: an axis that is needed whole is divided")
             found[number] = division
     for type_, axes in zip(tensors, splits.inputs, strict=True):
         for division, number in zip(divisions_of(type_), axes, strict=True):
             if number is not None and division != found[number]:
-                raise IllTypedError(f"{operator.name}: axes are divided by {division} and {found[number]}")
+                raise UnfitTypesError(f"{operator.name}: axes are divided by {division} and {found[number]}")
     for dimension, division in zip(splits.dimensions, found, strict=True):
         require_divisible(operator.name, dimension.size, division.parts)
     shared = {
@@ -137,17 +133,17 @@ def tasks_of(operator: Divisible, types: tuple[ValueType, ...]) -> Tasks:
         for type_, axes in zip(tensors, splits.inputs, strict=True)
     }
     if len(shared) != 1:
-        raise IllTypedError(f"{operator.name}: the inputs have replicas for different tasks")
+        raise UnfitTypesError(f"{operator.name}: the inputs have replicas for different tasks")
     (common,) = shared
     every = (*splits.inputs, *splits.outputs)
     if common > 1 and any(_missing(found, axes) > 1 for axes in every):
-        raise IllTypedError(f"{operator.name}: replicas for each task are told apart from no others")
+        raise UnfitTypesError(f"{operator.name}: replicas for each task are told apart from no others")
     return Tasks(splits, inputs, outputs, tuple(found), common)
 
 
 def _shared(operator: Divisible, replicas: int, needed: int) -> int:
     if replicas % needed:
-        raise IllTypedError(f"{operator.name}: {replicas} replicas are not {needed} for each task")
+        raise UnfitTypesError(f"{operator.name}: {replicas} replicas are not {needed} for each task")
     return replicas // needed
 
 
@@ -160,7 +156,7 @@ def _output(operator: Divisible, tasks: Tasks, type_: TensorType, axes: tuple[in
         if number in axes or division == UNDIVIDED:
             continue
         if tasks.splits.dimensions[number].kind is not SplitKind.REDUCTION or division.batches != 1:
-            raise IllTypedError(f"{operator.name}: what is made along a divided dimension is no sum")
+            raise UnfitTypesError(f"{operator.name}: what is made along a divided dimension is no sum")
     divisions = [UNDIVIDED if number is None else tasks.divisions[number] for number in axes]
     return divided(operator.name, type_, divisions, tasks.shared * _missing(tasks.divisions, axes))
 

@@ -77,7 +77,13 @@ def _defined(term: Application, attributes: Attributes, inputs: Sequence[Real]) 
         value = np.asarray(_MEANING[term.operator](attributes, *inputs), np.float64)
     except FloatingPointError as error:
         raise Uncertain from error
+    if term.operator in _POSITIVE and np.any(value == 0):
+        raise Uncertain  # too small a number
     return _finite(value)
+
+
+_POSITIVE = ("exp", "sigmoid", "softmax", "softplus")
+"""Operators whose results are positive over the reals."""
 
 
 def _power(attributes: Attributes, x: Real) -> Real:

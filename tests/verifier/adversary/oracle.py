@@ -92,7 +92,10 @@ def _difference(equation: Equation, typed: Typed, draw: Draw) -> str:
 
 def _is_typed_in_shards(equation: Equation, typed: Typed, numbers: np.random.Generator) -> bool:
     """Whether a side that claims something can be divided so: shapes do not say which parts are summands."""
-    shards = _shards(equation, typed, lambda shape: _signed(numbers, shape))
+    try:
+        shards = _shards(equation, typed, lambda shape: _signed(numbers, shape))
+    except IllTyped:
+        return False
     forward = equation.direction is Direction.FORWARD
     for side in (equation.left,) if forward else (equation.left, equation.right):
         try:

@@ -312,7 +312,7 @@ def _assumed(left: object, relation: str, right: object, state: State) -> Outcom
     opposite = {"<": ">=", ">=": "<", ">": "<=", "<=": ">"}.get(relation)
     if opposite is not None and _related(left, opposite, right, state.positive):
         raise DeadError
-    return False
+    return None
 
 
 def _made_equal(left: object, right: object, state: State) -> Outcome:

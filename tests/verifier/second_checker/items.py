@@ -44,11 +44,6 @@ def variable(key: Key, declared: VariableType | None, terms: Sequence[Term]) -> 
     def item(state: State) -> Outcome:
         if key in state.types:
             return True
-        if declared is not None:
-            element = ELEMENT_TYPES_BY_SHORT_NAME[declared.element]
-            shape = tuple(symbol(f"declared {d}") if isinstance(d, str) else d for d in declared.shape)
-            state.types[key] = TensorType(element, shape)
-            return True
         return Alternatives(VARIABLE, tuple(_of_rank(rank) for rank in state.ranks))
 
     def _of_rank(rank: int) -> Change:
@@ -57,6 +52,23 @@ def variable(key: Key, declared: VariableType | None, terms: Sequence[Term]) -> 
             state.types[key] = TensorType(ElementType.FLOAT, shape)
 
         return change
+
+    def known(state: State) -> Outcome:
+        """A declared type, which is that of an undivided tensor."""
+        if key in state.types:
+            return True
+        assert declared is not None
+        rank = len(declared.shape)
+        made = divided_variable(name, rank, terms, lambda value: _attribute(state, key[0], value))
+        if isinstance(made, AttributeVariable):
+            settings = (_setting(key[0], made.name, axis) for axis in range(-rank, rank))
+            return Alternatives(ATTRIBUTE, tuple(settings))
+        if isinstance(made, ShardedType):
+            raise UnknownCasesError("a tensor of declared sizes that must be divided")
+        element = ELEMENT_TYPES_BY_SHORT_NAME[declared.element]
+        shape = tuple(symbol(f"declared {d}") if isinstance(d, str) else d for d in declared.shape)
+        state.types[key] = TensorType(element, shape)
+        return True
 
     def divided(state: State) -> Outcome:
         """Waits for the attributes of what is right above; only then the type is there."""
@@ -81,7 +93,7 @@ def variable(key: Key, declared: VariableType | None, terms: Sequence[Term]) -> 
         return change
 
     parallel = any(part.operator in PARALLEL for part in applications(*terms))
-    return divided if declared is None and parallel else item
+    return known if declared is not None else divided if parallel else item
 
 
 def _attribute(state: State, name: str, value: object) -> object:

@@ -97,10 +97,11 @@ def cases(goal: Equation, axioms: Mapping[str, Equation], certificate: Certifica
                 if isinstance(part, Variable)
                 else application(key)
             )
-        if any(_leaves_out_sizes(part) for part in applications(*sides)):
-            state.pending += [
-                same_types((RULE, a), (RULE, b)) for a, b in zip(goal.left, goal.right, strict=True)
-            ]
+        state.pending += [
+            same_types((RULE, a), (RULE, b))
+            for a, b in zip(goal.left, goal.right, strict=True)
+            if any(_leaves_out_sizes(part) for part in applications(a, b))
+        ]
         state.pending += [assumed(condition, _scope, numbers) for condition in goal.conditions]
         for found in every_case(state):
             case = _case(goal, found, numbers, ranks)

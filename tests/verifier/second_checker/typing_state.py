@@ -54,8 +54,8 @@ class Alternatives:
     changes: Sequence[Change]
 
 
-Outcome: TypeAlias = "bool | Alternatives"
-"""Whether it is done; or what could be done."""
+Outcome: TypeAlias = "bool | Alternatives | None"
+"""Whether it is done; or what could be done; None is not done, and may be left undone."""
 Item: TypeAlias = "Callable[[State], Outcome]"
 
 
@@ -198,7 +198,7 @@ def every_case(state: State) -> Iterator[State]:
     while state.pending:
         choice: Alternatives | None = None
         waiting: list[Item] = []
-        progress = False
+        progress, required = False, False
         items, state.pending = state.pending, []
         try:
             for position, item in enumerate(items):
@@ -207,6 +207,7 @@ def every_case(state: State) -> Iterator[State]:
                     progress = True
                     continue
                 waiting.append(item)
+                required = required or outcome is not None
                 if isinstance(outcome, Alternatives):
                     if not outcome.changes:
                         return
@@ -223,6 +224,8 @@ def every_case(state: State) -> Iterator[State]:
         if progress:
             continue
         if choice is None:
+            if not required:
+                break
             if state.universal:
                 raise UnknownCasesError("an equation between sizes that stays open")
             return
