@@ -12,7 +12,7 @@ import numpy as np
 from superopt.domains import Array
 from superopt.errors import InvalidModelError
 from superopt.ir.dimensions import Dimension
-from superopt.ir.graph import GraphEditor, Input, Value, Weight
+from superopt.ir.graph import GraphEditor, Input, Node, Value, Weight
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.protos import dtype_of
 from superopt.ops import Operator
@@ -72,6 +72,10 @@ class StepBuilder:
         self._weights: dict[str, Array] = {}
         self._held: list[_Held] = []
         self._next: dict[str, Value] = {}
+
+    def node(self, value: Value) -> Node:
+        """The node that computes a value."""
+        return self._editor[value.node]
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from superopt.errors import InvalidModelError, InvalidOptionError
 from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import GraphEditor, Value
 from superopt.ir.types import ElementType, TensorType
-from superopt.ops.elementwise.activation import LogSoftmax
+from superopt.ops.elementwise.activation import LogSoftmax, Softmax
 from superopt.ops.elementwise.arithmetic import Add, Divide, Multiply, Subtract
 from superopt.ops.elementwise.order import Absolute, Maximum
 from superopt.ops.elementwise.selection import Equal, LogicalNot, Select
@@ -25,18 +25,22 @@ from superopt.step_options import COTANGENTS, CROSS_ENTROPY, MEAN_ABSOLUTE, MEAN
 LABELS, TARGETS = "labels", "targets"
 """The inputs with class numbers (int64), and with numbers of the prediction's type and shape."""
 
+_OF_SOFTMAX = "the prediction is a softmax over the classes, so the cross-entropy is taken of its operand"
+
 _LOW = frozenset((ElementType.FLOAT16, ElementType.BFLOAT16))
 
 
 @dataclass(frozen=True)
 class AddedLoss:
     """A loss: its 0-d value (float32, or float64 if the prediction is), the names of the inputs that came
-    with it, the content of the constants that did, by label, and what its labels may be, if it has any."""
+    with it, the content of the constants that did, by label, what its labels may be, if it has any, and
+    sentences for the user."""
 
     value: Value
     inputs: tuple[str, ...]
     weights: Mapping[str, Array]
     labels: Labels | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,8 @@ class AddedCotangents:
 def add_loss(editor: GraphEditor, prediction: Value, loss: LossSettings) -> AddedLoss:
     """The loss of a prediction, a floating point tensor.
 
-    - ``cross-entropy``: the prediction holds logits, with the classes along an axis of known size. Labels are
+    - ``cross-entropy``: the prediction holds logits, or is their softmax, with the classes along an axis of
+      known size. Labels are
       the input ``labels`` (int64, without that axis), or ``targets`` (probabilities, of the prediction's
       type). It is the mean over all positions but those whose label is ``ignore_index``; 0 if that leaves
       none. A label that is neither a class nor ``ignore_index`` adds nothing to the sum, but counts in the
@@ -67,12 +72,17 @@ def add_loss(editor: GraphEditor, prediction: Value, loss: LossSettings) -> Adde
         raise InvalidModelError(f"loss {loss.loss}: expected a floating point prediction, got {type_}")
     if loss.loss == COTANGENTS:
         raise InvalidOptionError("loss: expected a loss with a value, got cotangents")
+    notes: tuple[str, ...] = ()
+    if loss.loss == CROSS_ENTROPY:
+        logits = _logits(builder, prediction, _class_axis(type_, loss))
+        notes = (_OF_SOFTMAX,) if logits != prediction else ()
+        prediction = logits
     value = _LOSSES.get(loss.loss, _given)(builder, prediction, loss)
     labels = None
     if LABELS in builder.inputs:
         classes = _class_count(type_, _class_axis(type_, loss))
         labels = Labels(LABELS, classes, loss.ignore_index)
-    return AddedLoss(value, builder.inputs, builder.weights, labels)
+    return AddedLoss(value, builder.inputs, builder.weights, labels, notes)
 
 
 def add_cotangents(editor: GraphEditor, outputs: Mapping[str, Value]) -> AddedCotangents:
@@ -124,6 +134,13 @@ def _cross_entropy(builder: StepBuilder, prediction: Value, loss: LossSettings) 
         return _by_classes(builder, logarithms, axis, loss)
     targets = _precise(builder, builder.input(TARGETS, builder.type(prediction)))
     return _by_probabilities(builder, logarithms, targets, axis, decimal(loss.label_smoothing))
+
+
+def _logits(builder: StepBuilder, prediction: Value, axis: int) -> Value:
+    """What the prediction is the softmax of along the axis of the classes, otherwise the prediction."""
+    node = builder.node(prediction)
+    is_softmax = type(node.operator) is Softmax and node.operator.axis % builder.type(prediction).rank == axis
+    return node.inputs[0] if is_softmax else prediction
 
 
 def _by_probabilities(

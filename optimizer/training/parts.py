@@ -40,13 +40,14 @@ class Forward:
 
 @dataclass(frozen=True)
 class StepLoss:
-    """The graph with its loss, a 0-d value, the contents of added constants by label, and what labels may
-    be, if there are any."""
+    """The graph with its loss, a 0-d value, the contents of added constants by label, what labels may be, if
+    there are any, and sentences for the user."""
 
     graph: Graph
     value: Value
     weights: Mapping[str, Array]
     labels: Labels | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

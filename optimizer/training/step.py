@@ -40,7 +40,7 @@ from superopt.optimizer.training.description import (
     require_interface,
 )
 from superopt.optimizer.training.gradients.one_node_sums import with_sums_in_one_node
-from superopt.optimizer.training.gradients.reverse import differentiate, may_vary
+from superopt.optimizer.training.gradients.reverse import NoGradientError, differentiate, may_vary
 from superopt.optimizer.training.losses import add_cotangents, add_loss
 from superopt.optimizer.training.metadata import is_step
 from superopt.optimizer.training.parts import (
@@ -106,7 +106,7 @@ def build_step(
     try:
         return step.build()
     except UnsupportedError as error:
-        raise UnsupportedError(f"{error}; {step.advice}") from error
+        raise UnsupportedError(f"{error}; {step.advice(error)}") from error
 
 
 class _Step:
@@ -127,10 +127,10 @@ class _Step:
         self._adjoints = adjoints
         self._device = device
 
-    @property
-    def advice(self) -> str:
+    def advice(self, error: UnsupportedError) -> str:
         """What to try where a gradient does not exist."""
-        names = list(dict.fromkeys(axis.name for axis in open_axes(self._source)))
+        sized = not isinstance(error, NoGradientError) or error.for_its_sizes
+        names = list(dict.fromkeys(axis.name for axis in open_axes(self._source))) if sized else []
         sizes = f"fix open sizes ({', '.join(names)}) with --freeze NAME=SIZE, or " if names else ""
         return f"{sizes}keep the parameters before it with --frozen"
 
@@ -228,7 +228,7 @@ class _Step:
             total = _total(editor, [_product(editor, outputs[name], seed) for name, seed in seeds.items()])
             return StepLoss(editor.build(), total, {})
         added = add_loss(editor, self._prediction(forward), settings)
-        return StepLoss(editor.build(), added.value, added.weights, added.labels)
+        return StepLoss(editor.build(), added.value, added.weights, added.labels, added.notes)
 
     def _prediction(self, forward: Forward) -> Value:
         wanted = self._settings.model.prediction
@@ -290,7 +290,7 @@ class _Step:
             done.used,
             len(lifted.source.proto.graph.node),
             done.unreached,
-            forward.notes,
+            (*forward.notes, *done.loss.notes),
             _returning(graph, outputs.values()),
             tuple(outputs),
             frozenset(lifted.source.overridable),

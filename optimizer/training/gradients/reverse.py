@@ -45,11 +45,17 @@ def differentiate(
 
 
 class NoGradientError(UnsupportedError):
-    """A node without a gradient lies between what is differentiated and what it is differentiated for."""
+    """A node without a gradient lies between what is differentiated and what it is differentiated for;
+    ``for_its_sizes`` if it may have one when more sizes are known."""
 
-    def __init__(self, message: str, node: NodeId) -> None:
+    def __init__(self, message: str, node: NodeId, *, for_its_sizes: bool = True) -> None:
         super().__init__(message)
         self.node = node
+        self.for_its_sizes = for_its_sizes
+
+
+_OF_SIZES = ("run time", "unknown rank", "known size", "unknown size")
+"""Parts of the reasons why a node stays opaque which known sizes may remove."""
 
 
 def _by_operator(node: Node) -> str:
@@ -108,6 +114,7 @@ class _Reverse:
                 f"{self._describe(cause)} has no gradient: it lies between the loss and a parameter, and "
                 f"stays as it is ({reason})",
                 node.id,
+                for_its_sizes=any(words in reason for words in _OF_SIZES),
             )
         try:
             if isinstance(operator, Cutting):

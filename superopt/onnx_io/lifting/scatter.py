@@ -19,14 +19,21 @@ from superopt.ops.shape import Broadcast, Reshape
 
 def _scatter_nd(site: Site) -> tuple[Value, ...]:
     """Sums of rows at indices that are computed, added to a table; alone where the table is of zeros."""
-    if site.text("reduction", "none") != "add":
-        raise NotLiftedError("it puts numbers in place of others")
+    _require_sum(site)
     table, indices = site.type(0), site.moved(1)
     if table.rank != 2 or indices.rank < 2 or indices.shape[-1] != 1:
         raise NotLiftedError("it does not add to the rows of a matrix")
     _require_known_sizes(site)
     numbers = site.add(Reshape(indices.shape[:-1]), site.value(1))
     return _with_rows(site, numbers, site.value(2))
+
+
+def _require_sum(site: Site) -> None:
+    reduction = site.text("reduction", "none")
+    if reduction == "none":
+        raise NotLiftedError("it puts numbers in place of others")
+    if reduction != "add":
+        raise NotLiftedError(f"its reduction is {reduction}, not a sum")
 
 
 def _with_rows(site: Site, indices: Value, rows: Value) -> tuple[Value, ...]:
@@ -41,8 +48,7 @@ def _with_rows(site: Site, indices: Value, rows: Value) -> tuple[Value, ...]:
 def _scatter_elements(site: Site) -> tuple[Value, ...]:
     """Sums of elements at the places of the maxima that a MaxPool gives, alone in a tensor of zeros; or of
     rows, where an index is repeated along its row."""
-    if site.text("reduction", "none") != "add":
-        raise NotLiftedError("it puts numbers in place of others")
+    _require_sum(site)
     rows = _rows(site)
     if rows is not None:
         return _with_rows(site, rows, site.value(2))

@@ -152,7 +152,7 @@ def test_sums_at_the_places_of_maxima(attributes: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("reduction", "zero", "attributes", "why"),
     [
-        ("max", 0.0, {}, "it puts numbers in place of others"),
+        ("max", 0.0, {}, "its reduction is max, not a sum"),
         ("add", 1.0, {}, "it does not add to as many zeros as the image has elements"),
         ("add", 0.0, {"dilations": [2, 2]}, "its windows are dilated"),
         ("add", 0.0, {"storage_order": 1}, "the maxima are not those of an image in rows"),

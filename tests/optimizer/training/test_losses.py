@@ -16,6 +16,7 @@ from superopt.domains import Array
 from superopt.errors import InvalidModelError, InvalidOptionError
 from superopt.ir import ElementType, Graph, TensorType, Weight
 from superopt.onnx_io import build_model, lift, load_model
+from superopt.ops.elementwise.activation import LogSoftmax, Softmax
 from superopt.optimizer.training.losses import add_cotangents, add_loss
 from superopt.optimizer.training.updates import add_updates
 from superopt.step_options import LossSettings, UpdateSettings
@@ -237,3 +238,21 @@ def test_the_name_of_an_input_must_be_free() -> None:
     prediction = given(editor, "labels", (4, 5))
     with pytest.raises(InvalidModelError, match="a model without a tensor named 'labels'"):
         add_loss(editor, prediction, CROSS_ENTROPY)
+
+
+@pytest.mark.parametrize(
+    ("operator", "said"), [(Softmax(-1), 1), (Softmax(1), 1), (Softmax(0), 0), (LogSoftmax(-1), 0)]
+)
+def test_the_cross_entropy_of_a_softmax_is_that_of_its_logits(operator: Softmax, said: int) -> None:
+    """Along the axis of the classes; the logarithm of a softmax is its own one."""
+    logits, labels = random(6, 5), classes((6,), 5)
+    editor = Graph.empty().edit()
+    prediction = editor.add(operator, (given(editor, "logits", ("n", 5)),)).value
+    loss = add_loss(editor, prediction, CROSS_ENTROPY)
+    editor.set_outputs((loss.value,))
+    model = build_model(editor.build(), loss.weights, 17)
+    (result,) = session(model).run(None, {"logits": logits, "labels": labels})
+    along = np.exp(logits) / np.exp(logits).sum(0)
+    of = along if operator == Softmax(0) else logits
+    np.testing.assert_allclose(np.asarray(result), expected(of, labels, 1), rtol=1e-5)
+    assert len(loss.notes) == said
