@@ -25,7 +25,7 @@ from superopt.onnx_io.files.external import (
     stored_tensor,
 )
 from superopt.onnx_io.files.stored import StoredTensor
-from superopt.onnx_io.files.tolerated import repaired
+from superopt.onnx_io.files.tolerated import repaired, with_shapes
 from superopt.onnx_io.protos import constant_tensor, default_opset, names_within, tensors_in_model
 from superopt.onnx_io.sizes.inference import without_weights
 
@@ -236,14 +236,17 @@ def _checked(
     complaint = _complaint(proto, name, in_file)
     if complaint is None:
         return model
-    if accepts is None or not accepts(in_file or given or proto.SerializeToString()):
-        raise InvalidModelError(f"{name} is not a valid ONNX model: {complaint}")
-    return _tolerated(model, complaint)
+    runs = accepts is not None and accepts(in_file or given or proto.SerializeToString())
+    return _tolerated(model, complaint, in_file, runs=runs)
 
 
-def _tolerated(model: SourceModel, complaint: str) -> SourceModel:
-    """A repaired copy of a model that runs although the ONNX checker rejects it."""
+def _tolerated(model: SourceModel, complaint: str, in_file: Path | None, *, runs: bool) -> SourceModel:
+    """A repaired copy of a model that the ONNX checker rejects. One that does not run either, perhaps for
+    operators that the runtime does not know, is taken only if the checker misses no more than shapes. Raises
+    InvalidModelError."""
     proto, repairs = repaired(model.proto)
+    if not runs and _complaint(with_shapes(model.proto), model.name, in_file) is not None:
+        raise InvalidModelError(f"{model.name} is not a valid ONNX model: {complaint}")
     warnings = repairs or (f"the ONNX checker rejects it: {complaint}",)
     if proto is model.proto:
         return replace(model, warnings=warnings)
@@ -315,6 +318,5 @@ def _from_onnx_ir(model: onnx_ir.Model, accepts: Accepts | None) -> SourceModel:
     complaint = _complaint(proto, name, None)
     if complaint is None:
         return source
-    if accepts is None or outside or not accepts(proto.SerializeToString()):
-        raise InvalidModelError(f"{name} is not a valid ONNX model: {complaint}")
-    return _tolerated(source, complaint)
+    runs = accepts is not None and not outside and accepts(proto.SerializeToString())
+    return _tolerated(source, complaint, None, runs=runs)

@@ -9,6 +9,7 @@ import onnx
 
 from superopt.onnx_io.lowering.ordering import in_order
 from superopt.onnx_io.protos import captured_names, copy_without_graph
+from superopt.onnx_io.sizes.inference import without_weights
 
 
 def repaired(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
@@ -34,6 +35,16 @@ def repaired(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
     last = {tensor.name: index for index, tensor in enumerate(model.graph.initializer)}
     result.graph.initializer.extend(model.graph.initializer[index] for index in sorted(last.values()))
     return result, tuple(warnings)
+
+
+def with_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy without weights in which inputs and outputs of unknown rank are scalars, for the ONNX checker,
+    which knows no others."""
+    result = without_weights(model)
+    for value in (*result.graph.input, *result.graph.output):
+        if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
+            value.type.tensor_type.shape.SetInParent()
+    return result
 
 
 def sorted_nodes(nodes: Sequence[onnx.NodeProto]) -> Sequence[onnx.NodeProto]:
