@@ -16,7 +16,8 @@ from superopt.ir.graph import Input
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import LiftedModel
 from superopt.onnx_io.protos import ONNX_ELEMENTS, dtype_of, element_name, element_type
-from superopt.onnx_io.readers import Reader, readers_by_tensor
+from superopt.onnx_io.readers import readers_by_tensor
+from superopt.optimizer.check.demanded import demanded_sizes, weight_shape
 from superopt.optimizer.check.guesses import OpenDimension, open_dimensions, sizes_to_try, varied
 from superopt.optimizer.check.reading import Reading
 from superopt.optimizer.check.roles import Role, State
@@ -35,6 +36,15 @@ _ARRAYS = frozenset(ONNX_ELEMENTS.values()) - {ONNX_ELEMENTS[ElementType.BFLOAT1
 
 _DRAWN_BYTES = 16
 """Bytes of temporary memory per generated element: a float64 and its conversion."""
+
+
+NOT_RUN = "the original does not run on random inputs"
+
+
+def inputs_to_give(guessed: Sequence[str]) -> str:
+    """What to give for a model that does not run at the sizes that were guessed."""
+    wanted = f"valid sizes of {', '.join(guessed)} (--dim {guessed[0]}=SIZE)" if guessed else "other sizes"
+    return f"give {wanted}, or --inputs"
 
 
 def _nothing() -> Mapping[str, int]:
@@ -57,7 +67,8 @@ class InputPlan:
     @property
     def refusal(self) -> str:
         """What to say of a model that ran on no inputs."""
-        return self.unsupported or "the original does not run on random inputs"
+        open_ = [dimension.name for dimension in self.dimensions if dimension.name not in self.given]
+        return self.unsupported or f"{NOT_RUN}; {inputs_to_give(open_)}"
 
     def draw(self, random: Generator, sizes: Mapping[str, int], scale: str) -> dict[str, Array]:
         """Draws one set of inputs; raises UnsupportedError for a type that cannot be generated, MemoryError
@@ -111,7 +122,7 @@ def plan_inputs(lifted: LiftedModel, ports: Sequence[Port], dims: Mapping[str, i
     reading = Reading(lifted, named)
     roles = {port.name: role for port in named if (role := reading.role(port)) is not None}
     states = [name for name, role in roles.items() if isinstance(role, State)]
-    dimensions = open_dimensions(named, _demanded(lifted, named), states)
+    dimensions = open_dimensions(named, demanded_sizes(lifted, named), states)
     return InputPlan(named, roles, dimensions, dims, unsupported=_unsupported(lifted))
 
 
@@ -187,31 +198,5 @@ def _rank_read(lifted: LiftedModel, name: str) -> int:
     """Return the rank that the first layer reading an input requires; 2 if there is none."""
     for reader in readers_by_tensor(lifted.source).get(name, ()):
         if reader.slot == 0 and reader.op_type in ("Conv", "MaxPool", "AveragePool"):
-            return len(_weight_shape(lifted, reader)) or 4
+            return len(weight_shape(lifted, reader)) or 4
     return 2
-
-
-def _demanded(lifted: LiftedModel, ports: Sequence[Port]) -> Mapping[tuple[str, int], int]:
-    """Return the sizes that a layer's weights require of the axes of an input."""
-    found: dict[tuple[str, int], int] = {}
-    readers = readers_by_tensor(lifted.source)
-    for port in ports:
-        last = (port.name, len(port.shape) - 1)
-        for reader in readers.get(port.name, ()):
-            shape = _weight_shape(lifted, reader)
-            match reader.op_type if reader.slot == 0 and not reader.domain else "":
-                case "MatMul" if len(shape) >= 2:
-                    found.setdefault(last, shape[-2])
-                case "Gemm" if len(shape) == 2 and not reader.integer("transA", 0):
-                    found.setdefault(last, shape[1 if reader.integer("transB", 0) else 0])
-                case "Conv" if len(shape) >= 3:
-                    found.setdefault((port.name, 1), shape[1] * reader.integer("group", 1))
-                case _:
-                    pass
-    return found
-
-
-def _weight_shape(lifted: LiftedModel, reader: Reader) -> tuple[int, ...]:
-    """Return the shape of a constant in the second slot; empty if there is none."""
-    weight = lifted.source.constants.get(reader.inputs[1]) if len(reader.inputs) > 1 else None
-    return () if weight is None else weight.shape

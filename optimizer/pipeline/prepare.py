@@ -13,6 +13,7 @@ from superopt.ir.graph import NodeId
 from superopt.onnx_io import LiftedModel
 from superopt.optimizer.canonical import Canonical, canonicalise
 from superopt.optimizer.check import InputPlan, check_dims, declared_ports, given_inputs, plan_inputs
+from superopt.optimizer.check.inputs import NOT_RUN, inputs_to_give
 from superopt.optimizer.cost import physical_cores
 from superopt.optimizer.cost.runtime.session import Array
 from superopt.optimizer.pipeline.bisection import OnSuspect
@@ -100,9 +101,8 @@ def refusal_of(options: Options, guessed: Sequence[str] = (), reason: str = "") 
     """Why the original does not run, at the requested sizes or at any tried for the ``guessed`` ones, with
     the runtime's reason where it is known, and what to do."""
     sizes = ", ".join(f"{name}={size}" for name, size in options.dims.items())
-    why = f"the original does not run at {sizes}" if sizes else "the original does not run on random inputs"
+    why = f"the original does not run at {sizes}" if sizes else NOT_RUN
     if reason:
         message = reason.partition("\n")[0].rpartition("Status Message: ")[2].rpartition(" was false. ")[2]
         why = f"{why} ({textwrap.shorten(message, _MOST_OF_REASON, placeholder=' …')})"
-    wanted = f"valid sizes of {', '.join(guessed)} (--dim {guessed[0]}=SIZE)" if guessed else "other sizes"
-    return f"{why}; give {wanted}, or --inputs"
+    return f"{why}; {inputs_to_give(guessed)}"
