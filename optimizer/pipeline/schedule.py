@@ -198,7 +198,8 @@ class Schedule:
         enough = max((needed + self._writing_wanted) / (1 - EXPLANATION_SHARE), needed / share)
         budget = _STEP * math.ceil(max(enough, self.budget + _STEP) / _STEP)
         return (
-            f"loading the model takes {_seconds(self.loading)} and a run {_seconds(self.running)}, so "
+            f"{_seconds(spent)} went by before, loading the model takes {_seconds(self.loading)} and a run "
+            f"{_seconds(self.running)}, so "
             f"judging a rewritten one takes {_seconds(self.judging)}; that needs a budget of at least "
             f"{budget} s"
         )

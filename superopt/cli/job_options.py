@@ -139,7 +139,7 @@ def read_size(name: str, text: str) -> tuple[str, int]:
     """Name and size of a dimension from ``batch=8``, the value of the option ``name``. Raises
     InvalidOptionError."""
     dimension, _, size = text.rpartition("=")
-    if not dimension or re.fullmatch(r"[0-9]{1,19}", size) is None:
+    if not dimension or re.fullmatch(r"-?[0-9]{1,19}", size) is None:
         raise InvalidOptionError(f"{name}: expected NAME=SIZE, as in batch=8, got {text!r}")
     return dimension, int(size)
 

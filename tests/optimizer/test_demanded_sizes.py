@@ -24,8 +24,11 @@ def _recurrent(layout: str) -> onnx.ModelProto:
         ],
         [value("x", ["t", "n"])],
         [value("y", None)],
-        [weight("w", 1, {"LSTM": 20, "GRU": 15, "RNN": 5}[layout], 7), weight("r", 1, 20, 5)]
-        + [tensor("axes", np.asarray([1]))],
+        [
+            weight("w", 1, {"LSTM": 20, "GRU": 15, "RNN": 5}[layout], 7),
+            weight("r", 1, 20, 5),
+            tensor("axes", np.asarray([1])),
+        ],
     )
 
 
