@@ -14,5 +14,7 @@ def errors_against(equivalence: EquivalenceSummary) -> str:
     if error is None or own is None or reference is None or error.rms is None or own.rms is None:
         return ""
     if reference.kind == "double precision":
-        return f"; {reference.output}: {error.rms:.1e} off {reference.kind}, the original {own.rms:.1e}"
-    return f"; {reference.output}: {error.rms:.1e} off the original, rounding moves that by {own.rms:.1e}"
+        what = f"error {error.rms:.1e} (rms) against {reference.kind}, the original's {own.rms:.1e}"
+    else:
+        what = f"{error.rms:.1e} (rms) off the original, which rounding moves by {own.rms:.1e}"
+    return f"; {reference.output}: {what}"

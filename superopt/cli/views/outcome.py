@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _EQUAL = "equal, but "
 """How the reasons begin why models with the same outputs were rejected."""
 
+_WEAK = "the outputs hardly depend on the inputs, or mostly on rounding"
 _UNDECIDED = "but undecided: "
 """In the reasons, where times were too uncertain to tell which model is faster."""
 
@@ -116,7 +117,7 @@ def _equivalence(equivalence: EquivalenceSummary) -> str:
     if not equivalence.samples:
         return equivalence.why if equivalence.passed else f"FAILED: {equivalence.why}"
     error = "no number" if equivalence.max_rel_error is None else f"{equivalence.max_rel_error:.2g}"
-    weak = ", weak evidence: the outputs hardly depend on the inputs" if equivalence.weak else ""
+    weak = f", weak evidence: {_WEAK}" if equivalence.weak else ""
     verdict = "passed" if equivalence.passed else "FAILED"
     return (
         f"{verdict}: {several(equivalence.samples, 'sample')}, largest relative error {error}"
