@@ -134,7 +134,10 @@ def _without_parameters(
         )
     constants = [tensor.name for tensor in stored if tensor.data_type in TRAINABLE_TYPES]
     if not constants:
-        return InvalidModelError("the model has no floating-point parameters")
+        return InvalidModelError(
+            "the model has no floating-point parameters: none of its initialisers is floating-point, and "
+            "numbers in attributes are not trained"
+        )
     return InvalidModelError(
         f"the model has no floating-point parameters, only constants, as {constants[0]!r}; those that are "
         "named with --trainable are trained in any case"
