@@ -29,7 +29,9 @@ def holds(condition: Condition, types: Mapping[str, TensorType], attributes: Map
     """Whether the clause holds; an undecidable one about symbols does not, nor one that divides by 0. Raises
     InvalidEquationError for an unknown name or function."""
     try:
-        return _holds(condition, types, attributes)
+        return _holds(condition, types, attributes) and not (
+            condition.right is not None and _is_about_parity(condition, types, attributes)
+        )
     except IllTypedError:
         return False
 

@@ -113,8 +113,9 @@ def numbers_of(equation: Equation) -> frozenset[str]:
 def _generic_numbers(goal: Equation, names: Sequence[str]) -> Mapping[str, object]:
     """Return numbers that satisfy the conditions about numbers alone."""
     own = [condition for condition in goal.conditions if names_in(condition) <= set(names)]
-    generic = itertools.cycle(_GENERIC)
-    choices = [(number, -number, *_SPECIAL) for _, number in zip(names, generic, strict=False)]
+    if len(names) > len(_GENERIC):
+        raise IllTypedError(f"{len(names)} numbers are open, more than {len(_GENERIC)}")
+    choices = [(number, -number, *_SPECIAL) for _, number in zip(names, _GENERIC, strict=False)]
     for values in itertools.islice(itertools.product(*choices), _MOST_TRIED):
         chosen = dict(zip(names, values, strict=True))
         if all(holds(condition, {}, chosen) for condition in own):

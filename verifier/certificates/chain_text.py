@@ -34,6 +34,7 @@ from superopt.verifier.certificates.attribute_cases import numbers_of, represent
 from superopt.verifier.certificates.certificate import Certificate, Link
 from superopt.verifier.certificates.declared_conditions import excludes_zero, is_stated, stated
 from superopt.verifier.certificates.definedness import why_undefined
+from superopt.verifier.certificates.degree_cases import open_degrees
 
 
 def require_text(goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate) -> None:
@@ -110,14 +111,20 @@ def _is_as_parsed(value: object) -> bool:
 
 def _require_numbers_in_place(goal: Equation, axiom: Equation, link: Link, place: str) -> None:
     """Raise IllTypedError if a number of the rule, which may be any, stands for an attribute that types need,
-    such as a degree."""
-    numbers, own = numbers_of(goal), numbers_of(axiom)
-    for name, value in link.attributes:
-        require(name in own or not names_of(value) & numbers, f"{place}: {name} is no number like others")
-    for term in applications(*(term for _, term in link.terms)):
-        for name, value in term.attributes:
-            fits = name in NUMBERS or not names_of(value) & numbers
-            require(fits, f"{place}: {term.operator}: {name} is no number like others")
+    or a degree for one that is neither a degree nor a number: one value stands for all of them, and is not an
+    axis or a size."""
+    own = numbers_of(axiom)
+    for of_goal, of_axiom, fitting, kind in (
+        (numbers_of(goal), own, NUMBERS, "number"),
+        (open_degrees(goal), own | open_degrees(axiom), {"degree", *NUMBERS}, "degree"),
+    ):
+        for name, value in link.attributes:
+            fits = name in of_axiom or not names_of(value) & of_goal
+            require(fits, f"{place}: {name} is no {kind} like others")
+        for term in applications(*(term for _, term in link.terms)):
+            for name, value in term.attributes:
+                fits = name in fitting or not names_of(value) & of_goal
+                require(fits, f"{place}: {term.operator}: {name} is no {kind} like others")
 
 
 def _require_nonzero_divisors(given: Sequence[Condition], values: Iterable[object], place: str) -> None:

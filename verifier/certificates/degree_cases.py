@@ -11,7 +11,7 @@ there is not mistaken for a degree.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from math import gcd, prod
@@ -19,7 +19,7 @@ from math import gcd, prod
 from superopt.errors import IllTypedError
 from superopt.ir.dimensions import Dimension
 from superopt.ir.numbers import AttributeVariable
-from superopt.ir.terms import Equation, applications
+from superopt.ir.terms import Application, Equation, Term, applications
 from superopt.ir.types import TensorType
 from superopt.verifier.certificates.condition_forms import sizes_in
 from superopt.verifier.certificates.partial_typing import UndecidedCasesError
@@ -69,10 +69,20 @@ def _generic(goal: Equation) -> int:
     return _prime_above(max([2, *sizes, *degrees, sum(1 for _ in goal.applications)]))
 
 
-def _open_degrees(equation: Equation) -> frozenset[str]:
+def open_degrees(equation: Equation) -> frozenset[str]:
     """Return the attribute variables that are degrees."""
     values = (term.attribute("degree") for term in equation.applications)
     return frozenset(value.name for value in values if isinstance(value, AttributeVariable))
+
+
+def require_above(goal: Equation, terms: Iterable[Term]) -> None:
+    """Raises UndecidedCasesError if the terms of a chain have a number that a value which stands for all
+    degrees is not above."""
+    if open_degrees(goal):
+        sizes, degrees = _in_terms(applications(*terms))
+        for number in (*sizes, *degrees):
+            if number >= _generic(goal):
+                raise UndecidedCasesError(f"a chain with {number} beside an open degree has too many cases")
 
 
 def require_known_parts(
@@ -107,7 +117,7 @@ def _divides_as_factors(goal: Equation, size: Dimension, attributes: Mapping[str
     """Whether the values that stand for all degrees also do so where one divides this size: a product of
     symbols and degrees, or a number that divides one of the rule, all of whose divisors are among these
     values. Always so if no degree is open."""
-    names = _open_degrees(goal)
+    names = open_degrees(goal)
     if not names:
         return True
     sizes, degrees = _literals(goal)
@@ -161,9 +171,18 @@ def _degrees_of_one(generic: int, sizes: Sequence[int], degrees: Sequence[int]) 
 @lru_cache(maxsize=4096)
 def _literals(goal: Equation) -> tuple[list[int], list[int]]:
     """Return the sizes above 1 that the rule gives as numbers, and the degrees, once per occurrence."""
-    sizes = {size for _, type_ in goal.types for size in type_.shape if isinstance(size, int)}
+    sizes, degrees = _in_terms(goal.applications)
+    sizes |= {size for _, type_ in goal.types for size in type_.shape if isinstance(size, int)}
+    for condition in goal.conditions:
+        sizes.update(sizes_in(condition))
+    return sorted(size for size in sizes if size > 1), sorted(degrees)
+
+
+def _in_terms(terms: Iterable[Application]) -> tuple[set[int], list[int]]:
+    """Return the sizes and the degrees that are attributes of the terms, degrees once per occurrence."""
+    sizes: set[int] = set()
     degrees: list[int] = []
-    for term in goal.applications:
+    for term in terms:
         for attribute, value in term.attributes:
             parts = value if isinstance(value, tuple) else (value,)
             numbers = {part for part in parts if isinstance(part, int) and part > 1}
@@ -171,9 +190,7 @@ def _literals(goal: Equation) -> tuple[list[int], list[int]]:
                 degrees += numbers
             elif attribute not in _NO_SIZES:
                 sizes |= numbers | ({prod(numbers)} if numbers else set())
-    for condition in goal.conditions:
-        sizes.update(sizes_in(condition))
-    return sorted(size for size in sizes if size > 1), sorted(degrees)
+    return sizes, degrees
 
 
 def _prime_factors(number: int) -> Iterator[int]:
@@ -200,4 +217,4 @@ def _prime_above(number: int) -> int:
     return next(n for n in itertools.count(number + 1) if next(_prime_factors(n)) == n)
 
 
-__all__ = ["degree_cases", "require_comparable", "require_known_parts"]
+__all__ = ["degree_cases", "open_degrees", "require_above", "require_comparable", "require_known_parts"]

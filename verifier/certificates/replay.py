@@ -34,6 +34,7 @@ from superopt.rewriting.typing import Typing, infer_terms, leaves_sizes_out
 from superopt.verifier.certificates.cases import cases_of
 from superopt.verifier.certificates.certificate import Certificate, Link
 from superopt.verifier.certificates.chain_text import fill, require, require_text, sides_of, value_of
+from superopt.verifier.certificates.degree_cases import require_above
 from superopt.verifier.certificates.groups import groups_of
 from superopt.verifier.certificates.positivity import PositiveSizes
 from superopt.verifier.certificates.rank_bound import largest_rank
@@ -67,11 +68,9 @@ def first_failure(goal: Equation, axioms: Mapping[str, Equation], certificate: C
     number = 0
     try:
         require_text(goal, axioms, certificate)
-        bound = largest_rank(
-            goal,
-            [axioms[name] for name in certificate.axioms_used],
-            [link.term for chain in certificate.chains for link in chain],
-        )
+        met = [link.term for chain in certificate.chains for link in chain]
+        require_above(goal, met)
+        bound = largest_rank(goal, [axioms[name] for name in certificate.axioms_used], met)
         for number, case in enumerate(cases_of(goal, bound), 1):  # noqa: B007
             reason = _failing(goal, axioms, certificate, case)
             if reason:
