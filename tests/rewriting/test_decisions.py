@@ -72,6 +72,7 @@ def _check(condition: Condition, ranks: tuple[int, int]) -> None:
     ]
     types = {name: TensorType(ElementType.FLOAT, shape) for name, shape in zip("xy", shapes, strict=True)}
     decision = decide(condition, types, {})
+    assert not holds(condition, types, {}) or decision is Decision.HOLDS
     if decision is Decision.OPEN:
         return
     names = [str(size) for shape in shapes for size in shape]
@@ -86,3 +87,10 @@ def _check(condition: Condition, ranks: tuple[int, int]) -> None:
             assert not is_met or one == other, (condition, sizes)
         else:
             assert is_met == (decision is Decision.HOLDS), (condition, sizes, decision)
+
+
+def test_two_sizes_that_may_be_odd_are_not_known_to_be_so_together() -> None:
+    types = {name: TensorType(ElementType.FLOAT, (symbol(f"{name}.0"),)) for name in "xy"}
+    for relation in ("=", "<=", ">="):
+        assert not holds(clause(f"odd(dim(x, 0)) {relation} odd(dim(y, 0))"), types, {})
+    assert holds(clause("odd(3) = odd(5)"), types, {})

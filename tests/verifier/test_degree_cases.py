@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from superopt.equations import parse_equation
+from superopt.equations import parse_equation, parse_term
 from superopt.errors import IllTypedError
 from superopt.verifier.certificates.attribute_cases import attribute_cases
+from superopt.verifier.certificates.degree_cases import require_above
+from superopt.verifier.certificates.partial_typing import UndecidedCasesError
 from superopt.verifier.certificates.rank_bound import largest_rank
 
 
@@ -63,3 +65,21 @@ def test_large_numbers_take_no_time(text: str) -> None:
 )
 def test_degrees_beside_others_are_products_of_their_powers(text: str, values: set[int]) -> None:
     assert values <= {case["d"] for case in attribute_cases(parse_equation(text), 1, 1)}
+
+
+def test_numbers_of_a_chain_are_below_the_degrees_that_stand_for_all() -> None:
+    goal = parse_equation("combine[axis=0, degree=d](partition[axis=0, degree=d](x)) => x")
+    require_above(goal, [parse_term("partition[axis=7, degree=2](x)")])
+    with pytest.raises(UndecidedCasesError, match="a chain with 3 beside an open degree"):
+        require_above(goal, [parse_term("partition[axis=0, degree=3](x)")])
+    closed = parse_equation("combine[axis=0, degree=2](partition[axis=0, degree=2](x)) => x")
+    require_above(closed, [parse_term("partition[axis=0, degree=3](x)")])
+
+
+def test_more_numbers_than_there_are_values_for_are_refused() -> None:
+    names = "abcdefg"
+    sums = "x"
+    for name in names:
+        sums = f"scale({sums}, full[value={name}])"
+    with pytest.raises(IllTypedError, match="7 numbers are open, more than 6"):
+        list(attribute_cases(parse_equation(f"{sums} => {sums}"), 1, 1))
