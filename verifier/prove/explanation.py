@@ -13,11 +13,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import cast
 
 import numpy as np
 
 from superopt.ir.terms import (
     Application,
+    AttributeTerm,
     Direction,
     Equation,
     Term,
@@ -139,7 +142,7 @@ class _TermGraph:
                     path,
                     edge.output,
                     edge.step.terms,
-                    edge.step.attributes,
+                    tuple((name, _as_parsed(value)) for name, value in edge.step.attributes),
                     whole,
                 )
             )
@@ -190,6 +193,13 @@ class _TermGraph:
     def _register(self, *terms: Term) -> None:
         for term in subterms(*terms):
             self.terms.setdefault(term, len(self.terms))
+
+
+def _as_parsed(value: AttributeTerm) -> AttributeTerm:
+    """The value as the parser reads its text: a whole fraction, also in a matrix, is a whole number."""
+    if isinstance(value, tuple):
+        return cast("AttributeTerm", tuple(map(_as_parsed, cast("tuple[AttributeTerm, ...]", value))))
+    return int(value) if isinstance(value, Fraction) and value.denominator == 1 else value
 
 
 def _replaced(whole: Term, path: tuple[int, ...], part: Term) -> Term:
