@@ -59,7 +59,8 @@ def _own_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_library:
 
 @contextmanager
 def _searching(tmp_path: Path, *options: str) -> Generator[Run]:
-    """The command on a model with a large gain, found soon, and a search that does not end by itself."""
+    """The command on a model with a large gain, found soon, and a search that does not end by itself.
+    Bilinear algorithms, which have more nodes, are left out."""
     products = [node("MatMul", f"x w{i}", f"p{i}") for i in range(_PRODUCTS)]
     sums = [node("Add", f"s{i - 1} p{i}", f"s{i}") for i in range(1, _PRODUCTS)]
     sums[0].input[0] = "p0"
@@ -81,8 +82,9 @@ def _searching(tmp_path: Path, *options: str) -> Generator[Run]:
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
     arguments = ["optimize", str(path), "-o", str(results / "o.onnx"), "--report", str(results / "r.json")]
+    arguments += ["--budget", "600", "--alpha", "4", "--exact-rounding"]
     with subprocess.Popen(
-        [sys.executable, "-m", "superopt.cli", *arguments, "--budget", "600", "--alpha", "4", *options],
+        [sys.executable, "-m", "superopt.cli", *arguments, *options],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
