@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from superopt.onnx_io import LiftedModel
+from superopt.onnx_io.files.stored import StoredTensor
 from superopt.onnx_io.readers import Reader, readers_by_tensor
 from superopt.optimizer.cost.runtime.ports import Port
 
@@ -42,8 +43,13 @@ def demanded_sizes(lifted: LiftedModel, ports: Sequence[Port]) -> Mapping[tuple[
 
 def weight_shape(lifted: LiftedModel, reader: Reader) -> tuple[int, ...]:
     """Return the shape of a constant in the second slot; empty if there is none."""
-    weight = lifted.source.constants.get(reader.inputs[1]) if len(reader.inputs) > 1 else None
+    weight = _second(lifted, reader)
     return () if weight is None else weight.shape
+
+
+def _second(lifted: LiftedModel, reader: Reader) -> StoredTensor | None:
+    """The constant in the second slot; None if there is none."""
+    return lifted.source.constants.get(reader.inputs[1]) if len(reader.inputs) > 1 else None
 
 
 def _required(reader: Reader, weight: tuple[int, ...], rank: int) -> Iterator[tuple[int, int]]:
@@ -85,7 +91,7 @@ def _integers(lifted: LiftedModel, reader: Reader) -> tuple[int, ...] | None:
     """The axes of a node, an attribute or a constant operand; None if they are computed."""
     if "axes" in reader.integers:
         return reader.integers["axes"]
-    known = lifted.source.constants.get(reader.inputs[1]) if len(reader.inputs) > 1 else None
+    known = _second(lifted, reader)
     return None if known is None else tuple(int(axis) for axis in known.numpy().reshape(-1))
 
 

@@ -22,16 +22,21 @@ _EXPECTED = (
 def usage_message(error: TyperException, arguments: Sequence[str]) -> str:
     """The message of an error of the command line, given its arguments."""
     message = getattr(error, "format_message", error.__str__)()
-    extra = re.fullmatch(r"Got unexpected extra arguments?\(?s?\)? \((.*)\)", message)
+    extra = re.fullmatch(r"Got unexpected extra argument\(s\) \((.*)\)", message)
     if extra:
         return f"unexpected argument {extra[1].split()[0]!r}{_hint(error)}"
     wrong = re.fullmatch(r"Invalid value for '([^']*)'(?: / '[^']*')*: (.*)", message)
-    for pattern, expected in _EXPECTED if wrong else ():
-        found = re.fullmatch(pattern, wrong[2]) if wrong else None
-        if wrong and found:
-            got = found.groupdict().get("got") or _value_of(wrong[1], arguments)
-            return f"{wrong[1]}: {found.expand(expected)}" + ("" if got is None else f", got {got!r}")
-    return message
+    return message if wrong is None else _of_value(wrong[1], wrong[2], arguments) or message
+
+
+def _of_value(option: str, said: str, arguments: Sequence[str]) -> str:
+    """The message about a value of which the parser said that; empty for what is not in the table."""
+    for pattern, expected in _EXPECTED:
+        found = re.fullmatch(pattern, said)
+        if found:
+            got = found.groupdict().get("got") or _value_of(option, arguments)
+            return f"{option}: {found.expand(expected)}" + ("" if got is None else f", got {got!r}")
+    return ""
 
 
 def _hint(error: TyperException) -> str:
