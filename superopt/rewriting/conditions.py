@@ -20,7 +20,7 @@ from superopt.ir.terms import (
 )
 from superopt.ir.types import ELEMENT_TYPES_BY_SHORT_NAME, TensorType
 
-_PARITY = symbol("parity of a size")
+_PARITY = "parity of "
 _QUOTIENT = "quotient of "
 Quantity: TypeAlias = "Dimension | Fraction | str | tuple[Dimension, ...] | TensorType"
 
@@ -29,9 +29,7 @@ def holds(condition: Condition, types: Mapping[str, TensorType], attributes: Map
     """Whether the clause holds; an undecidable one about symbols does not, nor one that divides by 0. Raises
     InvalidEquationError for an unknown name or function."""
     try:
-        return _holds(condition, types, attributes) and not (
-            condition.right is not None and _is_about_parity(condition, types, attributes)
-        )
+        return _holds(condition, types, attributes)
     except IllTypedError:
         return False
 
@@ -67,10 +65,10 @@ def decide(
 ) -> Decision | tuple[Dimension, Dimension]:
     """Whether the clause holds for all values of its symbols, or two sizes that must be equal for it to hold.
     Raises InvalidEquationError for an unknown name or function."""
-    if _is_about_parity(condition, types, attributes):
-        return Decision.OPEN
     if holds(condition, types, attributes):
         return Decision.HOLDS
+    if _is_about_parity(condition, types, attributes):
+        return Decision.OPEN
     match condition:
         case Condition(
             ConditionCall("groups", (ConditionName(data), ConditionName(weight))), "=", int(number)
@@ -94,10 +92,7 @@ def _is_about_parity(
     sides = [condition.left] if condition.right is None else [condition.left, condition.right]
     values = (_quantity(side, types, attributes) for side in sides)
     numbers = (part for value in values for part in (value if isinstance(value, tuple) else (value,)))
-    return any(
-        isinstance(number, SymbolicDimension) and not _PARITY.symbols.isdisjoint(number.symbols)
-        for number in numbers
-    )
+    return any(_has_symbol(number, _PARITY) for number in numbers)
 
 
 def _equality(left: Quantity, right: Quantity) -> Decision | tuple[Dimension, Dimension]:
@@ -115,13 +110,13 @@ def _equality(left: Quantity, right: Quantity) -> Decision | tuple[Dimension, Di
     one, other = unequal[0]
     if not isinstance(one, int | SymbolicDimension) or not isinstance(other, int | SymbolicDimension):
         return Decision.FAILS
-    if _has_quotient(one) or _has_quotient(other):
+    if _has_symbol(one, _QUOTIENT) or _has_symbol(other, _QUOTIENT):
         return Decision.OPEN  # where it is not whole, there are 0 groups
     return Decision.FAILS if isinstance(one, int) and isinstance(other, int) else (one, other)
 
 
-def _has_quotient(size: Dimension) -> bool:
-    return isinstance(size, SymbolicDimension) and any(name.startswith(_QUOTIENT) for name in size.symbols)
+def _has_symbol(size: object, prefix: str) -> bool:
+    return isinstance(size, SymbolicDimension) and any(name.startswith(prefix) for name in size.symbols)
 
 
 def odd_sizes(
@@ -334,11 +329,11 @@ def _even(*arguments: Quantity) -> Quantity:
 
 
 def _all_leave(remainder: int, quantity: Quantity) -> Quantity:
-    """Return 1 or 0. For symbolic sizes, return an unconstrained symbol, so that it decides no clause."""
+    """Return 1 or 0. For symbolic sizes, return a symbol of their own, which equals no other."""
     numbers = _numbers(quantity)
     if all(isinstance(number, int) for number in numbers):
         return int(all(cast("int", number) % 2 == remainder for number in numbers))
-    return _PARITY
+    return symbol(f"{_PARITY}{', '.join(map(str, numbers))} as {remainder}")
 
 
 def _numbers(quantity: Quantity) -> tuple[Dimension, ...]:

@@ -17,7 +17,6 @@ from typing import cast
 from superopt.errors import DimensionMismatchError, IllTypedError
 from superopt.instances.instance import Instance
 from superopt.ir.dimensions import Dimension, substitute, symbol
-from superopt.ir.numbers import substituted_number
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
@@ -29,13 +28,13 @@ from superopt.ir.terms import (
 )
 from superopt.ir.types import TensorType
 from superopt.ops.base import OPERATORS, Operator
-from superopt.ops.traits import HALVES
 from superopt.rewriting.conditions import Decision, as_declared, decide, names_in
 from superopt.rewriting.divisions import DIVIDING, divisions_needed, variable_type
 from superopt.rewriting.typing import Typing, leaves_shape_out, leaves_sizes_out
 from superopt.verifier.certificates.attribute_cases import attribute_cases
+from superopt.verifier.certificates.case_operators import explicit_attributes, operator_of
 from superopt.verifier.certificates.degree_cases import require_comparable, require_known_parts
-from superopt.verifier.certificates.dropped_cases import applied, require_refused, require_unfit, ways_to_fit
+from superopt.verifier.certificates.dropped_cases import require_refused, require_unfit, ways_to_fit
 from superopt.verifier.certificates.groups import Groups, groups_of
 from superopt.verifier.certificates.partial_typing import PartialTyping, UndecidedCasesError, declared_types
 from superopt.verifier.certificates.rank_bound import highest_rank
@@ -179,7 +178,7 @@ class _Search:
             (known.setdefault(c, len(known)), state.types[c].rank if c in state.types else -1)
             for c in term.inputs
         )
-        attributes = tuple((n, cast("AttributeTerm", v)) for n, v in self._explicit(term, state).items())
+        attributes = tuple((n, cast("AttributeTerm", v)) for n, v in explicit_attributes(term, state).items())
         return fitting_ranks(term.operator, attributes, pattern, self._largest_rank)
 
     def _ranks_above(self, term: Application, state: PartialTyping) -> Iterable[int]:
@@ -234,9 +233,11 @@ class _Search:
             return
         inputs = [state.types[child] for child in term.inputs]
         if term.operator in DIVIDING:
-            require_known_parts(self._whole, inputs[0], self._explicit(term, state).get("axis"), self._chosen)
+            require_known_parts(
+                self._whole, inputs[0], explicit_attributes(term, state).get("axis"), self._chosen
+            )
         try:
-            state, operator = self._operator(term, state)
+            state, operator = operator_of(term, state, self._fresh)
         except IllTypedError:
             return
         groups = groups_of(operator, inputs)
@@ -293,43 +294,6 @@ class _Search:
         except UndecidedSizesError:
             return (state.postponed(term),)
 
-    def _explicit(self, term: Application, state: PartialTyping) -> dict[str, object]:
-        """Return the attributes that the text gives. Raises UndecidedCasesError if one cannot be calculated
-        from the values that stand for all."""
-        try:
-            return {name: substituted_number(value, state.attributes) for name, value in term.attributes}
-        except IllTypedError as error:
-            raise UndecidedCasesError(str(error)) from error
-
-    def _operator(self, term: Application, state: PartialTyping) -> tuple[PartialTyping, Operator]:
-        """Return the operator with all its attributes, and the state updated with the attributes that the
-        text omits."""
-        given = self._explicit(term, state)
-        for name in OPERATORS[term.operator].implicit:
-            if name in given:
-                continue
-            place = self._place(term, given, state) if term.operator in HALVES else term
-            value = state.implicit.get(place)
-            if value is None:
-                value = self._cut(term, given, state) or self._fresh()
-                state = state.with_implicit(place, value)
-            given[name] = value
-        return state, applied(term.operator, given)
-
-    def _place(self, term: Application, given: Mapping[str, object], state: PartialTyping) -> object:
-        """Return the tensor and axis that a half is cut from; both halves have the same cut."""
-        (cut,) = term.inputs
-        return cut, _axis(given["axis"], state.types[cut].rank)
-
-    def _cut(self, term: Application, given: Mapping[str, object], state: PartialTyping) -> Dimension | None:
-        """Return the size of the half of a concat along its own axis, which is that of its operand."""
-        cut = term.inputs[0] if term.operator in HALVES else None
-        if not isinstance(cut, Application) or not OPERATORS[cut.operator].joins:
-            return None
-        rank = state.types[cut].rank
-        axis = _axis(self._explicit(cut, state)["axis"], rank)
-        return state.types[cut.inputs[0]].shape[axis] if axis == _axis(given["axis"], rank) else None
-
     def _finished(self, state: PartialTyping) -> Iterator[Instance]:
         """Yield the cases of a state in which everything has a type, restricted by the conditions of the
         rule. One that stays open restricts nothing: more is shown than the rule claims."""
@@ -367,7 +331,7 @@ class _Search:
         for term in self._order:
             inputs = [known[child] for child in term.inputs]
             try:
-                _, operator = self._operator(term, state)
+                _, operator = operator_of(term, state, self._fresh)
             except IllTypedError:
                 return
             groups = groups_of(operator, inputs)
@@ -392,12 +356,6 @@ class _Search:
         sizes = [size for type_ in known.values() for size in type_.shape]
         if not any(never_positive(size) for size in sizes):
             yield Instance(types, state.attributes, Typing(known, operators, {}))
-
-
-def _axis(axis: object, rank: int) -> int:
-    if not isinstance(axis, int) or not -rank <= axis < rank:
-        raise IllTypedError(f"a tensor of rank {rank} has no axis {axis}")
-    return axis % rank
 
 
 def _is_implicit(name: str) -> bool:

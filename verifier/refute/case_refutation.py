@@ -5,6 +5,7 @@ Cases are complete, so this covers ranks and groups that samplers miss.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator, Sequence
 from math import prod
@@ -47,9 +48,10 @@ def agreeing(equation: Equation, cases: Sequence[Instance], seed: int) -> str | 
     generator, numbers = np.random.default_rng(seed), random.Random(seed)
     order = equation.applications
     sizes = _sizes_of_conditions(equation)
+    count = max(_EVALUATED, _LEAST_OF_ALL // max(1, len(cases)))
     found: list[Instance] = []
     for case in _spread(cases):
-        for instance in _numbered(equation, order, case, numbers, sizes, -(-_LEAST_OF_ALL // len(cases))):
+        for instance in itertools.islice(_numbered(equation, order, case, numbers, sizes), count):
             difference = difference_in(equation, instance, generator)
             if difference is not None:
                 return f"{instance}: {difference}" if str(instance) else difference
@@ -77,14 +79,12 @@ def _numbered(
     case: Instance,
     generator: random.Random,
     further_sizes: Sequence[int],
-    least: int,
 ) -> Iterator[Instance]:
-    """Yield some instances of the case that satisfy the rule's conditions."""
+    """Yield instances of the case that satisfy the rule's conditions; none if these are hard to find."""
     named = [type_.symbols for type_ in case.typing.types.values()]
     named += [operator_symbols(operator) for operator in case.typing.operators.values()]
     names = sorted(frozenset[str]().union(*named))
     names += sorted(_symbols_of_attributes(case) - set(names))
-    found = 0
     tries = _TRIES_OF_CONDITIONS if further_sizes else _TRIES
     for attempt in range(tries if names else 1):
         sizes = _FEW if attempt == 0 else (*_SIZES, *_LARGE_SIZES, *further_sizes) if attempt % 2 else _SIZES
@@ -92,9 +92,6 @@ def _numbered(
         instance = _instance(equation, order, case, numbers)
         if instance is not None:
             yield instance
-            found += 1
-        if found == max(_EVALUATED, least):
-            return
 
 
 def _symbols_of_attributes(case: Instance) -> set[str]:

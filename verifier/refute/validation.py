@@ -66,10 +66,12 @@ def validate_on(sampler: InstanceSampler, instances: int = 2, known: Sequence[In
         sampler = InstanceSampler(equation, seed)
     few = [each for each in known if _elements(each) <= LARGER_ELEMENTS][:instances]
     validation = _validated_on(sampler, instances, few)
-    if validation.failure is None:
+    if validation.failure == _NONE_SMALL:
+        wider = _of_all_sizes(equation)
+    elif validation.failure is not None and UNDECIDED in validation.failure:
+        wider = _with_names_for_kernels(equation)
+    else:
         return validation
-    wider = _with_names_for_kernels(equation) if UNDECIDED in validation.failure else equation
-    wider = _of_all_sizes(equation) if validation.failure == _NONE_SMALL else wider
     if wider == equation:
         return validation
     of_others = _validated_on(InstanceSampler(wider, seed), instances)
