@@ -1,18 +1,20 @@
 """Real numbers as Z3 expressions: symbolic execution of an operator gives a formula over its inputs.
 
 The inverse of a polynomial is a separate variable, one of the ``inverses``; the inverse of a product is the
-product of inverses, so that quotients are equal where they are equal as polynomials. ``needs`` are the
-divisors so far; they are nonzero where the values are defined. Order becomes if-then-else; functions outside
-the ring are uninterpreted, and the laws that callers in the verifier request are kept in ``facts`` (an
-exponential is positive, a number times its inverse is 1). Operands of comparisons are given names, so that a
-question about maxima does not involve products; ``definitions`` maps the names to their expressions, for
-callers that need them.
+product of inverses, so that quotients are equal where they are equal as polynomials. ``needs`` is what holds
+where the values so far are defined: divisors are not 0, arguments of logarithms are positive, those of roots
+are not negative. Order becomes if-then-else; functions outside the ring are uninterpreted, and laws that are
+simple enough to be always given are kept in ``facts`` (an exponential is positive, a number times its inverse
+is 1), those of roots and logarithms in ``laws``. Operands of comparisons are given names, so that a question
+about maxima does not involve products; ``definitions`` maps the names to their expressions, for callers that
+need them.
 """
 # pyright: reportUnknownMemberType=false
 # z3 has no parameter types.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 from typing import cast
@@ -33,6 +35,7 @@ class SymbolicDomain(ObjectDomain):
         super().__init__()
         self._context = context
         self.facts: list[z3.BoolRef] = []
+        self.laws: list[z3.BoolRef] = []
         self.definitions: list[z3.BoolRef] = []
         self.needs: list[z3.BoolRef] = []
         self.inverses: list[tuple[z3.ArithRef, z3.ArithRef]] = []
@@ -57,12 +60,47 @@ class SymbolicDomain(ObjectDomain):
 
     def _inverse(self, value: z3.ArithRef) -> z3.ArithRef:
         result: z3.ArithRef = z3.RealVal(1, self._context)
-        for factor in _factors(self._normal(value)):
+        for own in _factors(self._normal(value)):
+            exponent, factor = self._without_common_exponentials(own)
+            if not factor.eq(own):
+                result = _number(result * self._exponential(_number(-exponent)) * self._inverse(factor))
+                continue
             inverse = result / factor if z3.is_rational_value(factor) else result * self._inverted(factor)
             result = _number(inverse)
             if factor.decl().name() != "exp":
                 self.needs.append(cast("z3.BoolRef", factor != z3.RealVal(0, self._context)))
         return result
+
+    def without_cancelling_exponentials(self, value: z3.ArithRef) -> z3.ArithRef:
+        """The polynomial in which no exponential is multiplied by its inverse."""
+        polynomial = self._normal(value)
+        summands = cast("list[z3.ArithRef]", polynomial.children()) if z3.is_add(polynomial) else [polynomial]
+        total: z3.ArithRef = z3.RealVal(0, self._context)
+        for summand in summands:
+            product, powers, bases = self._powers_of_exponentials(summand)
+            for key, power in powers.items():
+                base = bases[key] if power > 0 else self._inverted(bases[key])
+                for _ in range(abs(power)):
+                    product = _number(product * base)
+            total = _number(total + product)
+        return self._normal(total)
+
+    def _powers_of_exponentials(
+        self, monomial: z3.ArithRef
+    ) -> tuple[z3.ArithRef, Counter[int], dict[int, z3.ArithRef]]:
+        """The product of the other factors, and the power of each exponential, which is negative for its
+        inverse; exponentials by the key of their powers."""
+        product, powers = _number(z3.RealVal(1, self._context)), Counter[int]()
+        bases: dict[int, z3.ArithRef] = {}
+        for factor in _factors(monomial):
+            inverted = self._inverse_of(factor)
+            base = factor if inverted is None else inverted
+            if base.decl().name() == "exp":
+                bases[base.get_id()] = base
+                powers[base.get_id()] += 1 if inverted is None else -1
+            else:
+                product = _number(product * factor)
+        return product, powers, bases
 
     def _inverted(self, factor: z3.ArithRef) -> z3.ArithRef:
         """The variable for an inverse, unconstrained where the inverse does not exist."""
@@ -107,7 +145,7 @@ class SymbolicDomain(ObjectDomain):
         polynomial = self._normal(value)
         terms = _linear_terms(polynomial)
         if terms is None or len(terms) > _MOST_FACTORS:
-            return self._positive(polynomial)
+            return self._of_half(polynomial)
         result: z3.ArithRef = z3.RealVal(1, self._context)
         for coefficient, term in terms:
             factor = self._positive(term)
@@ -115,24 +153,124 @@ class SymbolicDomain(ObjectDomain):
                 result = _number(result * (factor if coefficient > 0 else self._inverse(factor)))
         return result
 
+    def _of_half(self, argument: z3.ArithRef) -> z3.ArithRef:
+        """The exponential of what has no small whole coefficients; its square is that of twice the
+        argument."""
+        value, twice = self._positive(argument), self._normal(2 * argument)
+        if _linear_terms(twice) is not None:
+            self.laws.append(cast("z3.BoolRef", value * value == self._exponential(twice)))
+        return value
+
     def _positive(self, argument: z3.ArithRef) -> z3.ArithRef:
-        real = z3.RealSort(self._context)
-        value = _number(z3.Function("exp", real, real)(argument))
+        """The exponential of what is no sum; that of a logarithm is the argument of the logarithm."""
+        if argument.decl().name() == "log":
+            return cast("z3.ArithRef", argument.arg(0))
+        value = self._function("exp", argument)
         self.facts.append(value > 0)
         return value
 
     def sqrt(self, array: Array) -> Array:
-        """An uninterpreted function."""
-        return self._uninterpreted("sqrt", array)
+        """An uninterpreted function; it is not negative, and its square is the argument."""
+        return self._each(array, self._root)
+
+    def _root(self, value: z3.ArithRef) -> z3.ArithRef:
+        argument = self._normal(value)
+        root = self._function("sqrt", argument)
+        self.needs.append(argument >= 0)
+        law = z3.Or(argument < 0, z3.And(root >= 0, root * root == argument))
+        self.laws.append(cast("z3.BoolRef", law))
+        return root
 
     def apply(self, function: str, array: Array, parameters: tuple[Fraction, ...] = ()) -> Array:
-        """An uninterpreted function for every name and its parameters."""
-        return self._uninterpreted("_".join((function, *(str(p) for p in parameters))), array)
+        """An uninterpreted function for every name and its parameters. The logarithm of a product is a sum
+        of logarithms: of exponentials always, of other factors where all of them are positive."""
+        if function == "log":
+            return self._each(array, self._logarithm)
+        name = "_".join((function, *(str(p) for p in parameters)))
+        return self._each(array, lambda x: self._function(name, self._normal(x)))
 
-    def _uninterpreted(self, name: str, array: Array) -> Array:
+    def _logarithm(self, value: z3.ArithRef) -> z3.ArithRef:
+        argument = self._normal(value)
+        self.needs.append(argument > 0)
+        return self._logarithm_of(argument)
+
+    def _logarithm_of(self, argument: z3.ArithRef) -> z3.ArithRef:
+        """The exponents of all factors that are exponentials, and the logarithm of the others."""
+        result: z3.ArithRef = z3.RealVal(0, self._context)
+        if argument.eq(z3.RealVal(1, self._context)):
+            return result
+        others: list[z3.ArithRef] = []
+        for factor in _factors(argument):
+            exponent = self._exponent(factor)
+            if exponent is None:
+                others.append(factor)
+            else:
+                result = _number(result + exponent)
+        if len(others) > 1:
+            return _number(result + self._logarithm_of_product(others))
+        for other in others:
+            common, rest = self._without_common_exponentials(other)
+            result = _number(result + common + self._logarithm_of_factor(rest))
+        return result
+
+    def _logarithm_of_product(self, factors: list[z3.ArithRef]) -> z3.ArithRef:
+        """A function of the product; the sum of all logarithms where all factors are positive."""
+        product, total = (z3.RealVal(number, self._context) for number in (1, 0))
+        for factor in factors:
+            product, total = _number(product * factor), _number(total + self._logarithm_of(factor))
+        value = self._function("log", self._normal(product))
+        law = z3.Or(*(factor <= 0 for factor in factors), value == total)
+        self.laws.append(cast("z3.BoolRef", law))
+        return value
+
+    def _logarithm_of_factor(self, factor: z3.ArithRef) -> z3.ArithRef:
+        """That of an inverse is the negative one, that of a root the half."""
+        inverted = self._inverse_of(factor)
+        if inverted is not None:
+            return _number(-self._logarithm_of(inverted))
+        if factor.decl().name() == "sqrt":
+            return _number(self._logarithm_of(cast("z3.ArithRef", factor.arg(0))) / 2)
+        return self._function("log", factor)
+
+    def _exponent(self, factor: z3.ArithRef) -> z3.ArithRef | None:
+        """x for exp(x), -x for its inverse, else None."""
+        inverted = self._inverse_of(factor)
+        exponential = factor if inverted is None else inverted
+        if exponential.decl().name() != "exp":
+            return None
+        exponent = cast("z3.ArithRef", exponential.arg(0))
+        return exponent if inverted is None else _number(-exponent)
+
+    def _inverse_of(self, name: z3.ArithRef) -> z3.ArithRef | None:
+        """What the variable is the inverse of; None if it is none."""
+        return next((factor for factor, own in self.inverses if own.eq(name)), None)
+
+    def _without_common_exponentials(self, polynomial: z3.ArithRef) -> tuple[z3.ArithRef, z3.ArithRef]:
+        """An exponent and the rest of a sum that is the product of its exponential and the rest, in which no
+        inverse of an exponential occurs, and no exponential in all summands."""
+        exponent: z3.ArithRef = z3.RealVal(0, self._context)
+        if not z3.is_add(polynomial):
+            return exponent, polynomial
+        bases: dict[int, z3.ArithRef] = {}
+        products: list[tuple[z3.ArithRef, Counter[int]]] = []
+        for summand in cast("list[z3.ArithRef]", polynomial.children()):
+            product, powers, own = self._powers_of_exponentials(summand)
+            bases |= own
+            products.append((product, powers))
+        rest: z3.ArithRef = z3.RealVal(0, self._context)
+        least = {key: min(powers[key] for _, powers in products) for key in bases}
+        for product, powers in products:
+            for key, base in bases.items():
+                for _ in range(powers[key] - least[key]):
+                    product = _number(product * base)
+            rest = _number(rest + product)
+        for key, power in least.items():
+            exponent = _number(exponent + power * cast("z3.ArithRef", bases[key].arg(0)))
+        return exponent, self._normal(rest)
+
+    def _function(self, name: str, argument: z3.ArithRef) -> z3.ArithRef:
         real = z3.RealSort(self._context)
-        function = z3.Function(name, real, real)
-        return self._each(array, lambda x: _number(function(self._normal(x))))
+        return _number(z3.Function(name, real, real)(argument))
 
     def _each(self, array: Array, function: Callable[[z3.ArithRef], z3.ArithRef]) -> Array:
         result = np.empty(array.shape, object)

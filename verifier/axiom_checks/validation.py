@@ -2,7 +2,8 @@
 
 The dissertation, section 2.4, executes operators symbolically for all shapes up to 4x4x4x4 and all
 parameters. Here every well-typed case up to that bound is decided by polynomial identity testing, with an
-error below 2^-64 each (``axiom_checks.exhaustive``); a reduced set of cases is then executed over symbolic
+error below 2^-64 each, or compared on real numbers if it holds by laws of a function that has none there,
+such as the logarithm (``axiom_checks.exhaustive``); a reduced set of cases is then executed over symbolic
 reals, where an answer is a certificate for all real inputs; instances beyond the bound are sampled
 (``verifier.refute``); and small cases with undefined elements show whether an axiom keeps definedness in the
 directions that it claims (``axiom_checks.definedness``). One that is undecided symbolically (laws of the
@@ -67,7 +68,8 @@ class AxiomValidation:
     """What is known of one axiom.
 
     ``cases`` of the bound are decided, ``evaluated`` of them one by one (one may stand for all activations);
-    each is wrong with a probability of at most 2^-``error_bits``. ``symbolic`` cases hold for all real
+    each is wrong with a probability of at most 2^-``error_bits``; ``real`` further ones were compared on real
+    numbers. ``symbolic`` cases hold for all real
     inputs, ``undecided`` ones were asked in vain. ``sampled`` instances reach beyond the bound. ``partial``
     cases have undefined elements. ``reason`` holds the counterexample. ``seconds`` are of the processor.
     """
@@ -77,6 +79,7 @@ class AxiomValidation:
     cases: int = 0
     evaluated: int = 0
     error_bits: float = NOTHING_EVALUATED
+    real: int = 0
     symbolic: int = 0
     undecided: int = 0
     sampled: int = 0
@@ -119,8 +122,9 @@ def validate_axiom(
         if found.valid and thoroughness.sampled is not None:
             found = _sampled(axiom, found, thoroughness.sampled, cache)
         least = 1 if thoroughness.sampled is None else LEAST_CASES
-        if found.valid and found.cases + found.sampled < least:
-            reason = f"expected at least {least} well-typed cases, found {found.cases + found.sampled}"
+        count = found.cases + found.real + found.sampled
+        if found.valid and count < least:
+            reason = f"expected at least {least} well-typed cases, found {count}"
             return replace(found, valid=False, reason=reason)
         if found.valid and thoroughness.definedness > 0:
             found = _kept_defined(axiom, found, thoroughness.definedness, cache)
@@ -173,14 +177,15 @@ def _exhausted(
     done = bool(kept.document.get("done"))
     if not done:
         test = IdentityTest(axiom, bound, thoroughness.every)
-        position, cases = int(kept.number("position", 0)), int(kept.number("cases", 0))
-        document: dict[str, object] = {"position": position, "cases": cases, "reason": ""}
-        for tested in test.run(position, cases, kept.number("error_bits", NOTHING_EVALUATED)):
+        position, cases, real = (int(kept.number(name, 0)) for name in ("position", "cases", "real"))
+        document: dict[str, object] = {"position": position, "cases": cases, "real": real, "reason": ""}
+        for tested in test.run(position, cases, kept.number("error_bits", NOTHING_EVALUATED), real):
             representatives.add(tested.block)
             document = {
                 "position": tested.position,
                 "cases": tested.cases,
                 "error_bits": tested.error_bits,
+                "real": tested.real,
                 "reason": tested.failure or "",
                 "seconds": before + time.process_time() - began,
             }
@@ -194,6 +199,7 @@ def _exhausted(
         cases=int(kept.number("cases", 0)),
         evaluated=int(kept.number("cases", 0)) // IdentityTest(axiom, bound).multiplicity,
         error_bits=kept.number("error_bits", NOTHING_EVALUATED),
+        real=int(kept.number("real", 0)),
         seconds=kept.number("seconds", 0.0),
         reason=reason,
     )

@@ -41,6 +41,8 @@ def why_not_zero(
     facts: Sequence[Expression],
     definitions: Sequence[Expression],
     context: Expression,
+    *,
+    briefly: bool = False,
 ) -> str:
     """Return ``equal`` if every expression is 0 under the facts and definitions, else the answer for one that
     is not shown to be 0.
@@ -78,6 +80,11 @@ def _answer(
         if _INCOMPLETE not in answer:
             return answer
     return _checked(question, facts, context, limits)
+
+
+def _brief_answer(question: Expression, facts: Sequence[Expression], context: Expression) -> str:
+    limits = {"rlimit": MOST_RESOURCES, "max_memory": _MOST_MEGABYTES, "max_conflicts": MOST_CONFLICTS}
+    return _checked(question, facts, context, {**limits, "arith.nl.nra": False})
 
 
 def _checked(

@@ -1,9 +1,11 @@
 """Refutation: exact evaluation of both sides on many edge-case instances, with readable counterexamples.
 
 The prime field decides equality exactly (a false equation of degree d survives one evaluation with
-probability d / 2^31) unless the evaluation divides by 0 or takes the root of a non-square. Partial real
-numbers confirm a difference, display it, and find elements that the target leaves undefined although the
-source defines them. Where the source is undefined, nothing is claimed.
+probability d / 2^31) unless the evaluation divides by 0 or takes the root of a non-square, or evaluates a
+function that has laws over the reals and is arbitrary there (``log``, ``erf``, powers), or has no sign
+(``sqrt``).
+Partial real numbers confirm a difference, display it, and find elements that the target leaves undefined
+although the source defines them. Where the source is undefined, nothing is claimed.
 """
 
 from __future__ import annotations
@@ -84,7 +86,7 @@ def refute(equation: Equation, effort: Effort = Effort(), seed: int | None = 0) 
     claimed direction.
 
     ``suspicious`` names an instance on which the field differs and real numbers do not, so that the result is
-    open. With ``seed`` None, choices are unpredictable.
+    open; where a function is arbitrary in the field, real numbers decide. With ``seed`` None, choices are unpredictable.
     """
     seed = chosen_seed(seed)
     return refute_on(InstanceSampler(equation, seed_of(equation, 0, seed)), effort, seed)
@@ -133,13 +135,14 @@ def difference_of_types(equation: Equation, instance: Instance) -> str | None:
 
 
 class _Watched(PrimeFieldDomain):
-    """Domain that records whether a function was evaluated that is partial or not a ring operation, and which
-    elements depend on a division by 0, or on the root of a non-square or of a negative shadow. The shadow of
-    such elements is NaN."""
+    """Domain that records whether a function was evaluated that is partial or not a ring operation, whether
+    one was arbitrary, and which elements depend on a division by 0, or on the root of a non-square or of a
+    negative shadow. The shadow of such elements is NaN."""
 
     def __init__(self) -> None:
         super().__init__()
         self.is_ring = True
+        self.has_arbitrary_functions = False
         self.met_undefined = False
 
     def reciprocal(self, array: FieldArray) -> FieldArray:
@@ -148,6 +151,7 @@ class _Watched(PrimeFieldDomain):
 
     def sqrt(self, array: FieldArray) -> FieldArray:
         self.is_ring = False
+        self.has_arbitrary_functions = True
         root = super().sqrt(array)
         no_square = root.residue * root.residue % MODULUS != array.residue
         return self._marked(root, no_square | (array.shadow < 0))
@@ -169,6 +173,7 @@ class _Watched(PrimeFieldDomain):
 
     def apply(self, function: str, array: FieldArray, parameters: tuple[Fraction, ...] = ()) -> FieldArray:
         self.is_ring = False
+        self.has_arbitrary_functions = True
         return super().apply(function, array, parameters)
 
 
@@ -186,7 +191,7 @@ def _difference_of_values(
     found = difference_between(equation, instance.typing, inputs)
     if found is not None:
         return f"{_output(equation, found.output)}{found}", None
-    if in_field is not None:
+    if in_field is not None and not domain.has_arbitrary_functions:
         return None, f"{instance}: the sides differ in a prime field but not over real numbers, at {in_field}"
     return None, None
 

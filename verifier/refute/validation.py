@@ -189,7 +189,7 @@ def small_instances(
 def check_symbolically(equation: Equation, instance: Instance) -> str:
     """Return ``equal``, ``different types``, or the solver's answer.
 
-    Values are compared where no divisor of the left side is 0, or of either side if the equation claims both
+    Values are compared where the left side is defined, or either side if the equation claims both
     directions.
     """
     context = z3.Context()
@@ -213,6 +213,8 @@ def check_symbolically(equation: Equation, instance: Instance) -> str:
                 _real(left[index], context) - _real(right[index], context), som=True, sort_sums=True
             )
             if not isinstance(difference, z3.RatNumRef):
+                difference = domain.without_cancelling_exponentials(difference)
+            if not isinstance(difference, z3.RatNumRef):
                 open_questions.append(difference)
             elif difference.numerator_as_long() != 0:
                 return "different values"
@@ -220,7 +222,10 @@ def check_symbolically(equation: Equation, instance: Instance) -> str:
         return EQUAL
     sources = [of_left] if equation.direction is Direction.FORWARD else [of_left, domain.needs]
     facts = [*domain.facts, *([z3.Or([z3.And(needs) for needs in sources])] if all(sources) else [])]
-    return why_not_zero(open_questions, facts, domain.definitions, context)
+    outcome = why_not_zero(open_questions, facts, domain.definitions, context)
+    if outcome == EQUAL or not domain.laws:
+        return outcome
+    return why_not_zero(open_questions, [*facts, *domain.laws], domain.definitions, context, briefly=True)
 
 
 def _real(value: object, context: Expression) -> Expression:

@@ -57,6 +57,7 @@ class DegreeDomain(Domain[Degrees]):
         self.has_order = False
         self.has_exp = False
         self.has_sized_sums = False
+        self.has_arbitrary_functions = False
         self._largest_argument = 1
 
     def variable(self, shape: tuple[int, ...]) -> Degrees:
@@ -149,11 +150,13 @@ class DegreeDomain(Domain[Degrees]):
         return Degrees(array.places, power, power, 1, array.calls)
 
     def sqrt(self, array: Degrees) -> Degrees:
-        """A random function in the model."""
+        """A random function in the model, which is not the larger root of a square."""
+        self.has_arbitrary_functions = True
         return self._called(array)
 
     def apply(self, function: str, array: Degrees, parameters: tuple[Fraction, ...] = ()) -> Degrees:
-        """A random function in the model."""
+        """A random function in the model, whose laws over the reals it does not know."""
+        self.has_arbitrary_functions = True
         return self._called(array)
 
     def _called(self, array: Degrees) -> Degrees:

@@ -5,7 +5,8 @@ A case whose exponentials may be any function is decided for all functions at on
 variable for an activation stands for an arbitrary elementwise function (as in the dissertation, section 2.4,
 where activations are uninterpreted), and only where that fails are the activations tried one by one. A
 difference must show twice, from independent random inputs: a denominator that happens to be zero is no
-counterexample.
+counterexample. Where a function is arbitrary in the model (``log``, ``erf``, powers) or has no sign
+(``sqrt``), what holds by its laws over the reals differs; there, partial real numbers decide.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import cast
 
 import numpy as np
 
-from superopt.domains import FloatDomain
+from superopt.domains import FloatDomain, PartialDomain
 from superopt.instances.program import Case, Program
 from superopt.instances.values import Bound
 from superopt.ir.numbers import AttributeVariable
@@ -29,34 +30,40 @@ from superopt.ops.elementwise.activation import ACTIVATIONS
 from superopt.verifier.axiom_checks.exhaustive.degrees import DegreeDomain, bits_per_evaluation, evaluations
 from superopt.verifier.axiom_checks.exhaustive.images import all_cases
 from superopt.verifier.axiom_checks.exhaustive.residues import ResidueDomain, Residues
+from superopt.verifier.refinement import awkward_inputs, first_difference
 from superopt.verifier.seeds import seed_of
 
 BLOCK = 256
 """Cases that share one stream of random numbers, so that work can go on from any block."""
 
 _RELATIVE_TOLERANCE = 1e-6
+_REAL_INPUTS = 8
 
 
 @dataclass(frozen=True)
 class Tested:
-    """After one block: cases of the bound decided so far, the largest error as -log2, and what failed."""
+    """After one block: cases of the bound decided so far by residues, the largest error as -log2, cases
+    compared on real numbers, and what failed."""
 
     position: int
     cases: int
     error_bits: float
+    real: int
     failure: str | None
     block: tuple[Case, ...]
 
 
 @dataclass(frozen=True)
 class _Profile:
-    """What evaluating needs: shadows, exponents, how often; whether that depends on sizes."""
+    """What evaluating needs: shadows, exponents, how often; whether that depends on sizes, and whether a
+    function is arbitrary."""
 
     ordered: bool
     has_exp: bool
     stack: int
     error_bits: float
     sized: bool
+    arbitrary: bool
 
 
 @dataclass
@@ -69,7 +76,9 @@ class IdentityTest:
     _any_function: bool = True
     _profiles: dict[object, _Profile] = field(default_factory=dict[object, _Profile])
 
-    def run(self, position: int = 0, cases: int = 0, error_bits: float = float("inf")) -> Iterator[Tested]:
+    def run(
+        self, position: int = 0, cases: int = 0, error_bits: float = float("inf"), real: int = 0
+    ) -> Iterator[Tested]:
         """What is known after each block, from ``position`` on; the last one has nothing to do.
 
         Ends at the first failure.
@@ -85,7 +94,7 @@ class IdentityTest:
                 else:
                     differing.setdefault(case.key, case)
             if seen <= position:
-                yield Tested(seen, cases, error_bits, None, block)
+                yield Tested(seen, cases, error_bits, real, None, block)
                 continue
             failure = None
             generator = np.random.default_rng([seed_of(self.equation, 11), seen])
@@ -93,15 +102,17 @@ class IdentityTest:
                 failure, bits = self._tested(case, generator)
                 if failure is not None:
                     break
-                if case.agree:
+                if bits is None:
+                    real += self.multiplicity
+                elif case.agree:
                     cases += self.multiplicity
                     error_bits = min(error_bits, bits)
-            yield Tested(seen, cases, error_bits, failure, block)
+            yield Tested(seen, cases, error_bits, real, failure, block)
             if failure is not None:
                 return
         for key, case in differing.items():
             if key not in agreed:
-                yield Tested(seen, cases, error_bits, self._type_failure(case), ())
+                yield Tested(seen, cases, error_bits, real, self._type_failure(case), ())
                 return
 
     def blocks(self) -> Iterator[tuple[Case, ...]]:
@@ -130,8 +141,8 @@ class IdentityTest:
         )
         return tuple(dict.fromkeys(names))
 
-    def _tested(self, case: Case, generator: np.random.Generator) -> tuple[str | None, float]:
-        """The failure, or None with -log2 of the error."""
+    def _tested(self, case: Case, generator: np.random.Generator) -> tuple[str | None, float | None]:
+        """The failure, or None with -log2 of the error; without it where real numbers were compared."""
         if not case.agree:
             return (None if self.program.has_implicit else self._type_failure(case)), float("inf")
         if self._any_function:
@@ -140,15 +151,16 @@ class IdentityTest:
                 return None, profile.error_bits
             if not profile.has_exp:
                 return self._confirmed(case, profile, generator)
-        bits = float("inf")
+        bits: float | None = float("inf")
         for chosen in self._with_activations(case):
             profile = self._profile(chosen, exponential=True)
-            failure, own = None, profile.error_bits
+            failure: str | None = None
+            own: float | None = profile.error_bits
             if self._differs(chosen, profile, generator, exponential=True):
                 failure, own = self._confirmed(chosen, profile, generator)
             if failure is not None:
                 return failure, own
-            bits = min(bits, own)
+            bits = None if own is None or bits is None else min(bits, own)
         self._any_function = False
         return None, bits
 
@@ -175,12 +187,25 @@ class IdentityTest:
 
     def _confirmed(
         self, case: Case, profile: _Profile, generator: np.random.Generator
-    ) -> tuple[str | None, float]:
+    ) -> tuple[str | None, float | None]:
         if not self._differs(case, profile, generator, exponential=profile.has_exp):
             return None, profile.error_bits
+        shown = self._real_difference(case, generator) if profile.arbitrary else self._shown(case, generator)
+        if shown is None:
+            return None, None
         instance = self.program.instance(case)
-        shown = self._shown(case, generator)
         return f"{instance}: {shown}" if str(instance) else shown, 0
+
+    def _real_difference(self, case: Case, generator: np.random.Generator) -> str | None:
+        """An element at which the equation fails on partial real numbers, or None."""
+        types = {str(place): type_ for place, type_ in enumerate(case.types)}
+        inputs = awkward_inputs(generator, _REAL_INPUTS, types)
+        pairs = self.program.evaluated(PartialDomain(), case, list(inputs.values()))
+        for output, (left, right) in enumerate(pairs):
+            found = first_difference(self.equation.direction, left, right, output)
+            if found is not None:
+                return str(found)
+        return None
 
     def _type_failure(self, case: Case) -> str:
         inferred = self.program.inferred(case.types, case.operators)
@@ -205,7 +230,14 @@ class IdentityTest:
         with_exponents = exponential and domain.has_exp
         stack = evaluations(degree, ordered=domain.has_order, exponential=with_exponents)
         bits = stack * bits_per_evaluation(degree, exponential=with_exponents)
-        return _Profile(domain.has_order, domain.has_exp, stack, bits, domain.has_sized_sums)
+        return _Profile(
+            domain.has_order,
+            domain.has_exp,
+            stack,
+            bits,
+            domain.has_sized_sums,
+            domain.has_arbitrary_functions,
+        )
 
     def _differs(
         self, case: Case, profile: _Profile, generator: np.random.Generator, *, exponential: bool

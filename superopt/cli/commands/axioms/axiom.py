@@ -162,7 +162,7 @@ def _print_failures(results: list[AxiomValidation], max_dim: int, output: Output
     for result in results:
         if not result.valid:
             output.line(f"{result.name}: {result.reason}")
-    missed = [result.name for result in results if result.valid and not result.cases]
+    missed = [result.name for result in results if result.valid and not result.cases + result.real]
     if missed:
         output.line(f"sampled only, no case with dimensions up to {max_dim}: {', '.join(missed)}")
 
@@ -170,10 +170,10 @@ def _print_failures(results: list[AxiomValidation], max_dim: int, output: Output
 def _print_rows(results: list[AxiomValidation], output: Output) -> None:
     """One row for each axiom."""
     rows = [
-        (r.name, r.cases, _error(r.error_bits), r.symbolic, r.sampled, r.partial, round(r.seconds, 1))
+        (r.name, r.cases, _error(r.error_bits), r.real, r.symbolic, r.sampled, r.partial, round(r.seconds, 1))
         for r in results
     ]
-    output.table(("axiom", "cases", "error", "symbolic", "sampled", "partial", "seconds"), rows)
+    output.table(("axiom", "cases", "error", "real", "symbolic", "sampled", "partial", "seconds"), rows)
 
 
 def _print_counts(results: list[AxiomValidation], max_dim: int, seconds: float, output: Output) -> None:
@@ -182,6 +182,7 @@ def _print_counts(results: list[AxiomValidation], max_dim: int, seconds: float, 
         f"{sum(r.valid for r in results)} of {len(results)} axioms hold: "
         f"{sum(r.cases for r in results):,} cases with dimensions up to {max_dim}, "
         f"each with an error of at most {_error(min((r.error_bits for r in results), default=0.0))}; "
+        f"{_real(sum(r.real for r in results))}"
         f"{sum(r.symbolic for r in results):,} for all real numbers"
         f"{_undecided(sum(r.undecided for r in results))}; "
         f"{sum(r.sampled for r in results):,} sampled beyond; "
@@ -232,6 +233,7 @@ def _validation_document(results: list[AxiomValidation], bound: Bound, seconds: 
         "cases": sum(result.cases for result in results),
         "evaluated": sum(result.evaluated for result in results),
         "error_log2": -min((result.error_bits for result in results), default=0.0),
+        "real": sum(result.real for result in results),
         "symbolic": sum(result.symbolic for result in results),
         "symbolic_undecided": sum(result.undecided for result in results),
         "sampled": sum(result.sampled for result in results),
@@ -245,6 +247,7 @@ def _validation_document(results: list[AxiomValidation], bound: Bound, seconds: 
                 "cases": result.cases,
                 "evaluated": result.evaluated,
                 "error_log2": -result.error_bits if result.cases else None,
+                "real": result.real,
                 "symbolic": result.symbolic,
                 "symbolic_undecided": result.undecided,
                 "sampled": result.sampled,
@@ -261,6 +264,11 @@ def _error(bits: float) -> str:
     from superopt.verifier.axiom_checks.validation import NOTHING_EVALUATED
 
     return f"2^-{bits:.0f}" if bits < NOTHING_EVALUATED else "0"
+
+
+def _real(count: int) -> str:
+    """Cases in which functions have laws that residues do not know."""
+    return f"{count:,} compared on real numbers; " if count else ""
 
 
 def _undecided(count: int) -> str:
