@@ -79,6 +79,10 @@ class ModelTooLargeError(InvalidModelError):
     """A model with more nodes than the service accepts."""
 
 
+class OptimizationFailedError(SuperoptError):
+    """An internal error of an optimization."""
+
+
 class InvalidClusterError(InvalidInputError):
     """An invalid cluster description."""
 

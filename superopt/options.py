@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal, cast
 
+from superopt.errors import InvalidOptionError
 from superopt.option import Choice, Mismatch, Option, Surface
 from superopt.option_table import REPEATED, OptionTable, declared, keep_plain, mismatches, require
 from superopt.step_options import PRECISION_OPTIONS, STEP_OPTIONS
@@ -22,6 +23,7 @@ TRAINING = "training"
 _LARGEST = 2**63 - 1
 MOST_THREADS = 4 * (os.cpu_count() or 1)
 """More threads than four for each logical core only wait for each other."""
+
 _HERE = Surface.COMMAND_LINE | Surface.PYTHON
 _NOWHERE = Surface(0)
 
@@ -221,6 +223,12 @@ OPTIONS: OptionTable = declared(Options)
 
 PYTHON_OPTIONS: OptionTable = {one.field: replace(one, name=one.field) for one in OPTIONS.values()}
 """All options by their names in Python."""
+
+
+def require_threads(threads: int | None) -> None:
+    """Raises InvalidOptionError for a number of threads that a runtime should not have."""
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise InvalidOptionError(f"threads: expected at least 1 and at most {MOST_THREADS}, got {threads}")
 
 
 def require_python(values: Mapping[str, object]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from superopt.ir.graph import Graph, Input, NodeId
@@ -102,9 +102,17 @@ class GraphCost:
     @property
     def memory(self) -> Memory:
         """Peak memory of the graph."""
+        return self.memory_beside(())
+
+    def memory_beside(self, placed: Collection[int]) -> Memory:
+        """Peak memory of the graph if the caller has that of the outputs with these numbers."""
         owner = self.owner
         return memory_of(
-            self.graph, self.free, lambda node: owner[node].group if node in owner else None, self.sizes
+            self.graph,
+            self.free,
+            lambda node: owner[node].group if node in owner else None,
+            self.sizes,
+            placed,
         )
 
     @property

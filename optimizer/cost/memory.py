@@ -3,12 +3,12 @@
 Fusion groups are the operations of a program (``superopt.optimizer.memory.liveness``), scheduled depth-first
 from the outputs, first operand first. A reshaped or broadcast tensor shares the memory of its operand. An
 elementwise kernel may overwrite an operand of equal size that is not read later. Inputs belong to the caller
-and are held throughout.
+and are held throughout, as are outputs for which the caller has the memory: the next states of a step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Collection, Container, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -62,9 +62,11 @@ def memory_of(
     free: Container[NodeId],
     owner: Callable[[NodeId], FusionGroup | None],
     sizes: HasSizes,
+    placed: Collection[int] = (),
 ) -> Memory:
-    """Memory of the graph; ``free`` are folded nodes, ``owner`` gives the group of every other one."""
-    groups = _Groups(graph, free, owner, sizes)
+    """Memory of the graph; ``free`` are folded nodes, ``owner`` gives the group of every other one, and
+    ``placed`` are the numbers of the outputs whose memory is the caller's."""
+    groups = _Groups(graph, free, owner, sizes, placed)
     return Memory(groups.weights(), liveness(groups.program()).peak)
 
 
@@ -75,8 +77,10 @@ class _Groups:
         free: Container[NodeId],
         owner: Callable[[NodeId], FusionGroup | None],
         sizes: HasSizes,
+        placed: Collection[int],
     ) -> None:
         self._graph = graph
+        self._placed = frozenset(graph.outputs[number] for number in placed)
         self._free = free
         self._sizes = sizes
         self._when: dict[NodeId, int] = {}
@@ -99,15 +103,17 @@ class _Groups:
         held = 0
         for root in dict.fromkeys((*(root for roots in reads for root in roots), *outputs)):
             self._tensors[root] = len(self._tensors)
-            if isinstance(self._graph.nodes[root.node].operator, Input):
+            is_input = isinstance(self._graph.nodes[root.node].operator, Input)
+            if is_input or root in self._placed:
                 held += self._bytes(self._graph.type_of(root))
-            else:
+            if not is_input:
                 written[self._when[root.node]].append(self._tensors[root])
         return Program(
             tuple(map(self._operation, self._groups, reads, written)),
             tuple(self._bytes(self._graph.type_of(root)) for root in self._tensors),
             frozenset(self._tensors[root] for root in outputs),
             held,
+            frozenset(number for root, number in self._tensors.items() if root in self._placed),
         )
 
     def _operation(self, group: FusionGroup, reads: dict[Value, None], writes: list[int]) -> Operation:

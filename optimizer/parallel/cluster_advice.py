@@ -20,16 +20,17 @@ def suggest_cluster(subject: Subject, planner: Planner, here: int) -> str:
     that each device would otherwise need. ``here`` is the largest memory in bytes that the best plan for this
     cluster needs on a device."""
     larger = f"{size_text(here)} on each of its devices"
-    times = 2
-    while times * len(planner.cluster) <= _MOST_DEVICES:
-        if time.monotonic() > planner.deadline:
-            return f"more than {times * len(planner.cluster) // 2} such devices are needed, or {larger}"
+    times, needed = 1, here
+    while 2 * times * len(planner.cluster) <= _MOST_DEVICES and time.monotonic() <= planner.deadline:
+        times *= 2
         more = repeated(planner.cluster, times)
         found = Planner(more, planner.objective, planner.licence).least_memory_plan(subject)
         if found.fits:
             return f"{len(more)} such devices would be enough, or {larger}"
-        times *= 2
-    return f"more devices are not enough, because no plan divides it further; {larger} would be"
+        before, needed = needed, max(found.simulation.memory_bytes)
+        if needed >= before:
+            return f"more devices are not enough, because no plan divides it further; {larger} would be"
+    return f"more than {times * len(planner.cluster)} such devices are needed, or {larger}"
 
 
 def repeated(cluster: Cluster, times: int) -> Cluster:

@@ -39,7 +39,7 @@ from superopt.optimizer.parallel.training_plans.row_sums import few_row_sums
 from superopt.optimizer.parallel.training_plans.sharded_states import ZERO_2, ZERO_3, ShardedStates
 
 ONE_DEVICE = "one device"
-"""The plan that uses the first device only: the baseline of speed-ups."""
+"""The plan that uses one device only, the best one: the baseline of speed-ups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,9 @@ class Assignment:
 
 
 def experts(subject: Subject, mesh: Mesh, licence: Licence = everything) -> Iterator[Expert]:
-    """The expert plans for that machine; those not applicable to the model are left out."""
+    """The expert plans for that machine, with its first device as the only one; those not applicable to the
+    model are left out."""
+    yield Expert(ONE_DEVICE, one_device(subject, mesh).plan(subject))
     for name, assignment in assignments(subject, mesh, licence):
         yield Expert(name, assignment.plan(subject))
 
@@ -78,9 +80,8 @@ def experts(subject: Subject, mesh: Mesh, licence: Licence = everything) -> Iter
 def assignments(
     subject: Subject, mesh: Mesh, licence: Licence = everything
 ) -> Iterator[tuple[str, Assignment]]:
-    """The same, as choices on the mesh."""
+    """The same, as choices on the mesh, without one device alone."""
     shaper = _Shaper(subject, mesh, licence)
-    yield ONE_DEVICE, shaper.assignment([(ALONE,) * len(mesh.sizes)] * len(subject.operations))
     if subject.step is not None:
         sharded = ShardedStates(subject, subject.step, mesh, licence, few_row_sums(subject))
         for plan in sharded.plans():
@@ -105,6 +106,12 @@ def assignments(
     tables = [n for n in range(len(subject.operations)) if shaper.is_joined_table(n)]
     if len(tables) > 1 and len(mesh.devices) > 1:
         yield HYBRID, shaper.tables_apart(tables)
+
+
+def one_device(subject: Subject, mesh: Mesh, place: int = 0) -> Assignment:
+    """All operations on the device at that place of the mesh."""
+    count = len(subject.operations)
+    return Assignment(mesh, ((ALONE,) * len(mesh.sizes),) * count, dict.fromkeys(range(count), place))
 
 
 class _Shaper:

@@ -25,6 +25,7 @@ from superopt.optimizer.cost import (
 from superopt.optimizer.cost.runtime.ports import misdeclared
 from superopt.optimizer.cost.runtime.session import Provider
 from superopt.optimizer.explanation import Explanation, Findings, explain
+from superopt.optimizer.memory.subject import StepOutputs
 from superopt.optimizer.pipeline.decision import Decision
 from superopt.optimizer.pipeline.judge import Equality, NotRunError, Trial, UnchangedError
 from superopt.optimizer.pipeline.original import Original
@@ -352,8 +353,13 @@ class MeasuredTrial(Trial[PricedVariant]):
             )
         if start is None:
             return report
-        peak = start.memory.peak if accepted is None else accepted.cost.memory.peak
-        memory = MemorySummary(start.memory.peak, peak, self._request.options.memory_limit)
+        source = self._request.lifted.source
+        states = StepOutputs.of(source.proto, source.name).inputs
+        placed = [number for number, value in enumerate(source.proto.graph.output) if value.name in states]
+        peaks = [
+            cost.memory_beside(placed).peak for cost in (start, start if accepted is None else accepted.cost)
+        ]
+        memory = MemorySummary(*peaks, self._request.options.memory_limit)
         return replace(report, memory=memory)
 
     def _sizes(self) -> SizesSummary:

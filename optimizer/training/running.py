@@ -25,6 +25,7 @@ from superopt.optimizer.training.description import (
     read_description,
 )
 from superopt.optimizer.training.session import ElementKind, StepSession
+from superopt.options import require_threads
 
 if TYPE_CHECKING:
     import onnx
@@ -81,12 +82,11 @@ class Step:
     ``model`` is a path, bytes, a ModelProto or an onnx-ir model with a description
     (``superopt.optimizer.training.description``); ``threads`` defaults to all cores. Raises InvalidModelError
     for a model that is no training step, RuntimeRefusedError if ONNX Runtime rejects it, InvalidOptionError
-    for a number of threads below 1.
+    for a number of threads below 1, or above four for each logical core.
     """
 
     def __init__(self, model: ModelSource, *, threads: int | None = None) -> None:
-        if threads is not None and threads < 1:
-            raise InvalidOptionError(f"threads: expected at least 1, got {threads}")
+        require_threads(threads)
         source = load_model(model, loads)
         self.name = source.name
         self.sha256 = source.sha256

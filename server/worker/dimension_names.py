@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from itertools import islice
+from itertools import chain, islice
 
 from superopt.onnx_io import SourceModel, lift
 from superopt.onnx_io.changes.freezing import is_of_outputs, open_axes
@@ -17,10 +17,19 @@ _MOST_LISTED = 20
 
 
 def wrong_dimensions(
-    source: SourceModel, dim: Mapping[str, object], freeze: Mapping[str, object]
+    source: SourceModel, dim: Mapping[str, object], freeze: Mapping[str, object], *, has_cluster: bool = False
 ) -> list[dict[str, str]]:
-    """Field and detail of each entry that names no open dimension of the model, or is in both options."""
-    return list(islice(_wrong(source, dim, freeze), _MOST_ERRORS))
+    """Field and detail of each entry that names no open dimension of the model, or is in both options; with a
+    cluster, of each open dimension of an input that is in neither."""
+    missing = _missing(source, {*dim, *freeze}) if has_cluster else ()
+    return list(islice(chain(_wrong(source, dim, freeze), missing), _MOST_ERRORS))
+
+
+def _missing(source: SourceModel, given: Container[str]) -> Iterator[dict[str, str]]:
+    names = {axis.name: axis.name in given or axis.place in given for axis in open_axes(source)}
+    for name, is_given in names.items():
+        if not is_given:
+            yield {"field": f"dim.{name}", "detail": "expected a size, which a plan for a cluster needs"}
 
 
 def _wrong(

@@ -44,7 +44,8 @@ def inspect(arguments: JsonObject, _progress: Callable[[JsonObject], None]) -> J
             f"the model has {nodes} nodes (subgraphs and functions included), {limit} are allowed"
         )
     dim, freeze = (cast("JsonObject", arguments[name]) for name in ("dim", "freeze"))
-    return {"nodes": nodes, "errors": wrong_dimensions(model, dim, freeze)}
+    errors = wrong_dimensions(model, dim, freeze, has_cluster=arguments["cluster"] is not None)
+    return {"nodes": nodes, "errors": errors}
 
 
 def _check_cluster(path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from superopt.processes.child_main import resolve
 from superopt.protobuf_wire import WireError, node_count
-from superopt.server.problem_types import ModelTooLargeError
+from superopt.server.problem_types import ModelTooLargeError, OptimizationFailedError
 from superopt.server.worker.reports import named_report, outcome_of, report_text
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ class OptimizeFile(Protocol):
 def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> JsonObject:
     """Runs the job whose files are in ``directory/input``; writes ``directory/result`` and the report.
 
-    Returns ``{"result": file name, "outcome": outcome_of the report}``.
+    Returns ``{"result": file name, "outcome": outcome_of the report}``. Raises OptimizationFailedError if the
+    report is about an internal error.
     """
     directory = Path(str(arguments["directory"]))
     options = cast("JsonObject", arguments["options"])
@@ -53,6 +54,11 @@ def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> J
     output.mkdir()
     optimize_file = cast("OptimizeFile", resolve(str(arguments["optimize_file"])))
     report = optimize_file(model, output / "model.onnx", options, str(arguments["database_url"]), progress)
+    from superopt.journeys.supervision import failure_of
+
+    failure = failure_of(report)
+    if failure:
+        raise OptimizationFailedError(failure)
     named = named_report(report, str(arguments["model_name"]))
     (directory / REPORT).write_text(report_text(named), encoding="utf-8")
     return {"result": str(_packed(output).relative_to(directory)), "outcome": outcome_of(report)}

@@ -113,8 +113,12 @@ class Call(Generic[T]):
 
 
 def headers_of(key: str | None) -> dict[str, str]:
-    """Headers of every request with that API key."""
-    return {} if key is None else {"Authorization": f"Bearer {key}"}
+    """Headers of every request with that API key. Raises InvalidOptionError for one that no header has."""
+    if key is None:
+        return {}
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        raise InvalidOptionError("key: expected printable ASCII characters without blanks, got others")
+    return {"Authorization": f"Bearer {key}"}
 
 
 def submitting(

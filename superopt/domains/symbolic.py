@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
+from functools import reduce
 from typing import cast
 
 import numpy as np
@@ -80,8 +81,7 @@ class SymbolicDomain(ObjectDomain):
             product, powers, bases = self._powers_of_exponentials(summand)
             for key, power in powers.items():
                 base = bases[key] if power > 0 else self._inverted(bases[key])
-                for _ in range(abs(power)):
-                    product = _number(product * base)
+                product = reduce(_times, [base] * abs(power), product)
             total = _number(total + product)
         return self._normal(total)
 
@@ -260,10 +260,8 @@ class SymbolicDomain(ObjectDomain):
         rest: z3.ArithRef = z3.RealVal(0, self._context)
         least = {key: min(powers[key] for _, powers in products) for key in bases}
         for product, powers in products:
-            for key, base in bases.items():
-                for _ in range(powers[key] - least[key]):
-                    product = _number(product * base)
-            rest = _number(rest + product)
+            left = [bases[key] for key in bases for _ in range(powers[key] - least[key])]
+            rest = _number(rest + reduce(_times, left, product))
         for key, power in least.items():
             exponent = _number(exponent + power * cast("z3.ArithRef", bases[key].arg(0)))
         return exponent, self._normal(rest)
@@ -338,6 +336,10 @@ def _linear_terms(polynomial: z3.ArithRef) -> list[tuple[int, z3.ArithRef]] | No
             return None
         found.append((int(coefficient), term))
     return found
+
+
+def _times(left: z3.ArithRef, right: z3.ArithRef) -> z3.ArithRef:
+    return _number(left * right)
 
 
 def _number(expression: object) -> z3.ArithRef:

@@ -179,13 +179,13 @@ def run_job(
 
 def _outcome(answer: JsonObject) -> Outcome:
     report = cast("JsonObject", answer["report"])
-    return Outcome(answer, report, _failure(report))
+    return Outcome(answer, report, failure_of(report))
 
 
-def _failure(report: JsonObject) -> str:
+def failure_of(report: JsonObject) -> str:
     """The internal error that a report is about; empty without one."""
     parts = [report, *cast("list[JsonObject]", report.get("bodies", []))]
-    reasons = [str(part["why"]) for part in parts if str(part["why"]).startswith(INTERNAL_ERROR)]
+    reasons = [why for part in parts if (why := str(part.get("why"))).startswith(INTERNAL_ERROR)]
     return reasons[0] if reasons else ""
 
 

@@ -27,6 +27,7 @@ MOST_RESOURCES = 3_000_000
 """Limit for every query in Z3's deterministic unit, about 2 million per second."""
 
 _MOST_MEGABYTES = 1500
+_FEW_LAWS = 16
 _INCOMPLETE = "incomplete"
 """Part of the reason if Z3 has nothing left to do by the procedures that it may use."""
 
@@ -41,8 +42,6 @@ def why_not_zero(
     facts: Sequence[Expression],
     definitions: Sequence[Expression],
     context: Expression,
-    *,
-    briefly: bool = False,
 ) -> str:
     """Return ``equal`` if every expression is 0 under the facts and definitions, else the answer for one that
     is not shown to be 0.
@@ -66,6 +65,46 @@ def why_not_zero(
     return EQUAL
 
 
+def why_not_zero_by(
+    laws: Sequence[Expression],
+    expressions: Sequence[Expression],
+    facts: Sequence[Expression],
+    context: Expression,
+) -> str:
+    """Run ``why_not_zero`` with laws of functions, for each expression with the laws and facts about it.
+
+    Few of them are also asked with the procedure for systems of polynomials, which laws of roots need.
+    """
+    limits = {"rlimit": MOST_RESOURCES, "max_memory": _MOST_MEGABYTES, "max_conflicts": MOST_CONFLICTS}
+    zero = z3.RealVal(0, context)
+    for expression in expressions:
+        given = _about(expression, [*facts, *laws])
+        answer = _checked(expression != zero, given, context, {**limits, "arith.nl.nra": False})
+        if _INCOMPLETE in answer and len(given) <= _FEW_LAWS:
+            answer = _checked(expression != zero, given, context, limits)
+        if answer != EQUAL:
+            return answer
+    return EQUAL
+
+
+def _about(expression: Expression, laws: Sequence[Expression]) -> list[Expression]:
+    """The laws that share a variable or a function's value with the expression, or with another of these."""
+    values = _unknowns(expression)
+    waiting = [(law, _unknowns(law)) for law in laws]
+    found: list[Expression] = []
+    while chosen := [law for law, own in waiting if own & values]:
+        found += chosen
+        values = values.union(*(own for _, own in waiting if own & values))
+        waiting = [(law, own) for law, own in waiting if not any(law is other for other in chosen)]
+    return found
+
+
+def _unknowns(expression: Expression) -> set[int]:
+    """The variables, and the values of uninterpreted functions."""
+    parts = _parts([expression])
+    return {part.get_id() for part in parts if part.decl().kind() == z3.Z3_OP_UNINTERPRETED}
+
+
 def _answer(
     question: Expression,
     facts: Sequence[Expression],
@@ -80,11 +119,6 @@ def _answer(
         if _INCOMPLETE not in answer:
             return answer
     return _checked(question, facts, context, limits)
-
-
-def _brief_answer(question: Expression, facts: Sequence[Expression], context: Expression) -> str:
-    limits = {"rlimit": MOST_RESOURCES, "max_memory": _MOST_MEGABYTES, "max_conflicts": MOST_CONFLICTS}
-    return _checked(question, facts, context, {**limits, "arith.nl.nra": False})
 
 
 def _checked(
@@ -132,4 +166,4 @@ def _is_uninterpreted(expression: z3.ExprRef) -> bool:
     return expression.decl().kind() == z3.Z3_OP_UNINTERPRETED and expression.num_args() > 0
 
 
-__all__ = ["CONFLICTS_TOGETHER", "EQUAL", "MOST_CONFLICTS", "UNDECIDED", "why_not_zero"]
+__all__ = ["CONFLICTS_TOGETHER", "EQUAL", "MOST_CONFLICTS", "UNDECIDED", "why_not_zero", "why_not_zero_by"]

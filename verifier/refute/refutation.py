@@ -86,7 +86,8 @@ def refute(equation: Equation, effort: Effort = Effort(), seed: int | None = 0) 
     claimed direction.
 
     ``suspicious`` names an instance on which the field differs and real numbers do not, so that the result is
-    open; where a function is arbitrary in the field, real numbers decide. With ``seed`` None, choices are unpredictable.
+    open; where a function is arbitrary in the field, real numbers decide. With ``seed`` None, choices are
+    unpredictable.
     """
     seed = chosen_seed(seed)
     return refute_on(InstanceSampler(equation, seed_of(equation, 0, seed)), effort, seed)

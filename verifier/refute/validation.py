@@ -25,7 +25,7 @@ from superopt.ir.terms import Direction, Equation, Term, Variable
 from superopt.ops.terms import application
 from superopt.rewriting.evaluation import evaluate_terms
 from superopt.verifier.certificates.condition_forms import sizes_in
-from superopt.verifier.refute.real_solver import EQUAL, UNDECIDED, why_not_zero
+from superopt.verifier.refute.real_solver import EQUAL, UNDECIDED, why_not_zero, why_not_zero_by
 from superopt.verifier.seeds import seed_of
 
 SMALL_ELEMENTS = 40
@@ -221,11 +221,18 @@ def check_symbolically(equation: Equation, instance: Instance) -> str:
     if not open_questions:
         return EQUAL
     sources = [of_left] if equation.direction is Direction.FORWARD else [of_left, domain.needs]
-    facts = [*domain.facts, *([z3.Or([z3.And(needs) for needs in sources])] if all(sources) else [])]
+    facts = [*domain.facts, *_premises(sources)]
     outcome = why_not_zero(open_questions, facts, domain.definitions, context)
     if outcome == EQUAL or not domain.laws:
         return outcome
-    return why_not_zero(open_questions, [*facts, *domain.laws], domain.definitions, context, briefly=True)
+    return why_not_zero_by(domain.laws, open_questions, facts, context)
+
+
+def _premises(sources: Sequence[Sequence[Expression]]) -> list[Expression]:
+    """What holds where one of the sides is defined, each of which needs all of its own."""
+    if not all(sources):
+        return []
+    return list(sources[0]) if len(sources) == 1 else [z3.Or([z3.And(list(needs)) for needs in sources])]
 
 
 def _real(value: object, context: Expression) -> Expression:

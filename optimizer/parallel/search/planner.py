@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from superopt.ir.graph import Graph
-from superopt.optimizer.parallel.experts import ONE_DEVICE, assignments
+from superopt.optimizer.parallel.experts import ONE_DEVICE, assignments, one_device
 from superopt.optimizer.parallel.search.candidates import Origin, Planned, Proposal, SimulatedPlan
 from superopt.optimizer.parallel.search.choices import Choice, Licence, everything
 from superopt.optimizer.parallel.search.cost_source import task_times
@@ -115,8 +115,9 @@ class Planner:
         return self._experts[1]
 
     def _evaluated_experts(self, subject: Subject) -> tuple[SimulatedPlan, ...]:
-        found: list[SimulatedPlan] = []
-        for name, assignment in assignments(subject, Mesh.of(self.cluster), self.licence):
+        mesh = Mesh.of(self.cluster)
+        found = [self._on_one_device(subject, mesh)]
+        for name, assignment in assignments(subject, mesh, self.licence):
             plan = assignment.plan(subject)
             if assignment.residence:
                 plan = self._moves(subject).overlapped(plan).plan
@@ -124,12 +125,27 @@ class Planner:
             found.append(self.evaluated(subject, proposal))
         return tuple(found)
 
+    def _on_one_device(self, subject: Subject, mesh: Mesh) -> SimulatedPlan:
+        """The best plan for one device alone, among the first devices of each kind."""
+        kinds: dict[object, int] = {}
+        for place, number in enumerate(mesh.devices):
+            device = self.cluster.devices[number]
+            kinds.setdefault((device.kind, device.memory_bytes), place)
+        plans: list[SimulatedPlan] = []
+        for place in kinds.values():
+            assignment = one_device(subject, mesh, place)
+            plan = assignment.plan(subject)
+            plans.append(self.evaluated(subject, Proposal(ONE_DEVICE, Origin.EXPERT, plan, assignment)))
+        return min(plans, key=lambda candidate: candidate.rank)
+
     def least_memory_plan(self, subject: Subject) -> SimulatedPlan:
-        """The plan with the lowest estimated memory per device."""
-        mappings = self.mapper(subject, Mesh.of(self.cluster)).mappings(0)
+        """The plan with the lowest estimated memory per device; the best on one device if only that fits."""
+        mesh = Mesh.of(self.cluster)
+        mappings = self.mapper(subject, mesh).mappings(0)
         least = min(mappings, key=lambda mapping: mapping.memory)
-        plan = least.assignment.plan(subject)
-        return self.evaluated(subject, Proposal("least memory", Origin.MAPPING, plan, least.assignment))
+        proposal = Proposal("least memory", Origin.MAPPING, least.assignment.plan(subject), least.assignment)
+        plans = [self.evaluated(subject, proposal), self._on_one_device(subject, mesh)]
+        return next((plan for plan in plans if plan.fits), plans[0])
 
     @property
     def memory_limit(self) -> int:

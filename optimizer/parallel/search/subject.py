@@ -14,10 +14,15 @@ from superopt.ops import Operator
 from superopt.ops.opaque import Opaque
 from superopt.ops.sharded.splits import Splits
 from superopt.ops.traits import traits
+from superopt.optimizer.cost.machine import bytes_of
+from superopt.optimizer.parallel.documents.quantities import size_text
 from superopt.optimizer.parallel.search.carried import Carried, Edge
 from superopt.optimizer.parallel.tasks import splits_of
 from superopt.optimizer.parallel.training_plans.states import StepLayout, StepStates
 from superopt.traversal import postorder
+
+_MOST_BYTES = 1 << 50
+"""Maximum size of a tensor: sums over all devices and tensors are numbers of 63 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +127,7 @@ def plannable(graph: Graph, dims: Mapping[str, int] | None = None) -> Graph:
     """The nodes that an output needs, with dynamic dimensions at the sizes given; ids stay.
 
     What only calculates shapes that are known by now is left out. Raises InvalidModelError for a value whose
-    size is not known.
+    size is not known, and for one that is no tensor of known rank.
     """
     reached = postorder((v.node for v in graph.outputs), lambda node: (v.node for v in graph[node].inputs))
     needed = {*graph.inputs, *reached}
@@ -135,7 +140,12 @@ def plannable(graph: Graph, dims: Mapping[str, int] | None = None) -> Graph:
         for node in graph
         if node.id in needed
     }
-    return Graph(nodes, graph.inputs, graph.outputs, graph.next_id)
+    needed_graph = Graph(nodes, graph.inputs, graph.outputs, graph.next_id)
+    for node in needed_graph:
+        if node.id not in needed_graph.weight_only and not isinstance(node.operator, Input):
+            for type_ in (*node.types, *map(needed_graph.type_of, node.inputs)):
+                _tensor(type_, node)
+    return needed_graph
 
 
 def _counted(edges: Sequence[Edge], operations: Sequence[Operation]) -> Iterator[Edge]:
@@ -164,5 +174,10 @@ def _sized(type_: ValueType, dims: Mapping[str, int], node: Node) -> ValueType:
         raise InvalidModelError(
             f"node {node.id} ({node.operator.name}): a plan for several devices needs the size of {unknown}: "
             f"give it with --dim {sorted(sized.symbols)[0]}=SIZE"
+        )
+    if bytes_of(sized) > _MOST_BYTES:
+        raise InvalidModelError(
+            f"node {node.id} ({node.operator.name}): a plan for several devices needs tensors of at most "
+            f"{size_text(_MOST_BYTES)}, got {sized}"
         )
     return sized

@@ -12,8 +12,8 @@ from superopt.cli.choices import ProviderName
 from superopt.cli.output import DatabaseOption, JsonOption, Output, destination, several
 from superopt.cli.profiling import profile_collectives, profile_estimator, refuse
 from superopt.cli.progress import described
-from superopt.errors import InvalidOptionError
 from superopt.files import require_writable
+from superopt.options import require_threads
 
 if TYPE_CHECKING:
     from superopt.optimizer.cost import CostProfile
@@ -100,8 +100,7 @@ def profile(
     output = Output.beside(as_json, out)
     if out is not None:
         require_writable(out)
-    if threads is not None and threads < 1:
-        raise InvalidOptionError(f"threads: expected at least 1, got {threads}")
+    require_threads(threads)
     with open_database(database) as opened:
         if import_ is not None:
             made = read_profile(import_)
