@@ -331,3 +331,9 @@ def test_the_tree_of_errors_is_the_one_drawn() -> None:
 )
 def test_an_end_is_said_in_a_sentence(state: str, sentence: str) -> None:
     assert str(OptimizationEndedError(state, None)) == sentence
+
+
+@pytest.mark.parametrize("key", ["clé", "two words", "tab\t"])
+def test_a_key_that_no_header_can_have_is_refused(key: str) -> None:
+    with pytest.raises(InvalidOptionError, match="key: expected printable ASCII characters"):
+        Client("http://127.0.0.1:1", key=key)

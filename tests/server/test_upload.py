@@ -224,6 +224,15 @@ def test_a_cluster_has_objectives_of_its_own(http: Http, model: bytes) -> None:
         assert http("POST", URL, files=files, data={"options": options}).status_code == expected
 
 
+def test_a_cluster_needs_sizes(http: Http) -> None:
+    options = json.dumps({"dim": {"batch": 8}})
+    files = {"model": tiny_model(shape=("batch", 4, "?", 4)), "cluster": CLUSTER}
+    response = http("POST", URL, files=files, data={"options": options})
+    assert problem(response) == (422, "invalid-options")
+    (error,) = response.json()["errors"]
+    assert error == {"field": "dim.x.2", "detail": "expected a size, which a plan for a cluster needs"}
+
+
 def test_a_cluster_is_refused_where_none_can_be_planned_for(
     settings: Settings, database: Database, model: bytes
 ) -> None:

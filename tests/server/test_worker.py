@@ -60,6 +60,13 @@ def after(database: Database, job: Job) -> Job:
             "model-too-large",
             "the model has 2 nodes, the limit is 1",
         ),
+        (
+            "break_down",
+            {},
+            "failed",
+            "optimization-error",
+            "internal error, please report it: KeyError: 5",
+        ),
         ("crash", {}, "queued", None, None),
     ],
 )

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from superopt.errors import InvalidOptionError, MissingServiceError
+from superopt.errors import INTERNAL_ERROR, InvalidOptionError, MissingServiceError
 
 Json = Mapping[str, object]
 Progress = Callable[[Json], None]
@@ -42,6 +42,14 @@ def external(
     """Gives the model back with its external data."""
     shutil.copytree(model_path.parent, output_path.parent, dirs_exist_ok=True)
     return {"schema": 1}
+
+
+def break_down(
+    model_path: Path, output_path: Path, options: Json, database_url: str, progress: Progress
+) -> Json:
+    """Gives the model back with a report of an internal error."""
+    shutil.copyfile(model_path, output_path)
+    return {"schema": 1, "returned": "original", "why": f"{INTERNAL_ERROR}: KeyError: 5"}
 
 
 def wait_until_cancelled(

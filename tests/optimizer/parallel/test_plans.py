@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -15,7 +16,7 @@ from superopt.ir.types import ElementType, TensorType
 from superopt.ops.elementwise.activation import Relu
 from superopt.ops.elementwise.arithmetic import Add
 from superopt.ops.matrix import Matmul
-from superopt.optimizer.parallel.cluster_advice import suggest_cluster
+from superopt.optimizer.parallel.cluster_advice import repeated, suggest_cluster
 from superopt.optimizer.parallel.documents.plan_text import plan_from_json, plan_to_json
 from superopt.optimizer.parallel.search.branches import blocks
 from superopt.optimizer.parallel.search.candidates import Origin
@@ -25,6 +26,7 @@ from superopt.optimizer.parallel.search.planner import Planner
 from superopt.optimizer.parallel.search.subject import Subject, plannable
 from superopt.optimizer.parallel.search.substitution import Substitutions
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulator
+from superopt.optimizer.parallel.topology import Cluster
 from superopt.optimizer.search import RuleSet
 from superopt.rewriting import substitutions_of
 from tests.optimizer.graphs import Builder
@@ -98,6 +100,48 @@ def test_plans_stay_within_memory_and_say_what_would_be_enough() -> None:
     assert not planned.best.fits
     answer = suggest_cluster(planned.subject, planner, 2**30)
     assert answer.startswith("8 such devices would be enough, or 1.00 GiB on each of its devices")
+
+
+def test_no_number_of_devices_is_said_to_be_too_small_that_was_not_tried() -> None:
+    for count, graph, answer in (
+        (513, mlp(8, 1024, 1024), "more than 513 such devices are needed"),
+        (2, mlp(1, 1, 1), "more devices are not enough, because no plan divides it further"),
+    ):
+        planner = Planner(repeated(devices(1, memory=2), count), LATENCY)
+        assert suggest_cluster(Subject.of(graph), planner, 2**30).startswith(answer)
+
+
+def _uneven(*memory: int) -> Cluster:
+    """Devices with so much memory each."""
+    cluster = devices(len(memory))
+    pairs = zip(cluster.devices, memory, strict=True)
+    return replace(cluster, devices=tuple(replace(each, memory_bytes=own) for each, own in pairs))
+
+
+@pytest.mark.parametrize("memory", [(3, 40), (40, 3)])
+def test_a_model_that_fits_on_one_device_of_several_kinds_is_planned_for_it(memory: tuple[int, int]) -> None:
+    graph = mlp(1, 1024, 1024, 1024)
+    cluster = _uneven(*(size << 20 for size in memory))
+    planned = Planner(cluster, LATENCY).plan(graph)
+    assert planned.best.fits
+    (alone,) = [expert for expert in planned.experts if expert.proposal.name == "one device"]
+    assert alone.fits
+    assert {how.devices for how in alone.plan.parallel.values()} == {(memory.index(40),)}
+    assert Planner(cluster, LATENCY).least_memory_plan(Subject.of(graph)).fits
+
+
+def test_the_baseline_of_speed_ups_is_the_fastest_device() -> None:
+    cluster = devices(2)
+    slow, fast = cluster.devices
+    slow = replace(slow, kind=replace(fast.kind, flops=fast.kind.flops / 100))
+    planned = Planner(replace(cluster, devices=(slow, fast)), LATENCY).plan(mlp(64, 512, 512))
+    (alone,) = [expert for expert in planned.experts if expert.proposal.name == "one device"]
+    assert {how.devices for how in alone.plan.parallel.values()} == {(1,)}
+
+
+def test_tensors_too_large_to_be_counted_are_refused() -> None:
+    with pytest.raises(InvalidModelError, match=r"tensors of at most 1048576.00 GiB, got f32"):
+        plannable(mlp(2**50, 8, 8))
 
 
 def test_pipelines_are_among_the_plans_for_a_deep_network() -> None:
