@@ -18,6 +18,7 @@ from superopt.verifier.prove.explanation import explain
 from superopt.verifier.prove.proof_search import QUICK, Proof, prove
 from superopt.verifier.prove.solver import AxiomInstance, least
 
+_UNKNOWN = "unknown: "
 _NO_CHAIN = Failure("no chain connects the sides")
 
 
@@ -34,8 +35,18 @@ class Attempt:
     def reason(self) -> str:
         """Why there is no certificate."""
         if not self.proof.proved:
-            return f"no proof: {self.proof.reason}"
+            return f"no proof: {_in_words(self.proof.reason)}"
         return f"no proof: no chain of the axioms used holds in all cases: {self.failure.reason}"
+
+
+def _in_words(reason: str) -> str:
+    """A solver's answer with what it means; other reasons as they are."""
+    if reason == "sat":
+        return "the axioms do not give it (sat)"
+    if reason.startswith(_UNKNOWN):
+        cause = reason.removeprefix(_UNKNOWN)
+        return f"the search ended {'at its limits' if 'resource' in cause else 'without one'} ({cause})"
+    return reason
 
 
 def attempt(goal: Goal, sampled: Sequence[Instance]) -> Attempt:
