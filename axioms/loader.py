@@ -3,8 +3,8 @@
 The comment directly above an axiom is its reason, and that of the axioms directly below, up to a blank line
 or another comment. A reason may start with marks: ``# ring: ...`` for axioms that hold in every commutative
 ring, including wrapping integers; ``# lemma: ...`` for axioms that follow from others and are kept to speed
-up proofs; ``# uncut: ...`` for axioms that provers get only if no tensor is split into halves. Marks can be
-combined: ``# ring, lemma: ...``.
+up proofs; ``# uncut: ...`` for axioms that provers get only if no tensor is split into halves; ``# late: ...``
+for axioms that they get only if there is no proof without them. Marks can be combined: ``# ring, lemma: ...``.
 
 Adjoint statements (``superopt.equations.adjoints``) are kept apart from the equations, because provers must
 not use them; they have names, families and reasons like axioms.
@@ -28,8 +28,8 @@ from superopt.ir.terms import Application, Equation
 from superopt.ops.base import OPERATORS
 from superopt.ops.traits import HALVES
 
-RING, LEMMA, UNCUT = "ring", "lemma", "uncut"
-_MARK = f"(?:{RING}|{LEMMA}|{UNCUT})"
+RING, LEMMA, UNCUT, LATE = "ring", "lemma", "uncut", "late"
+_MARK = f"(?:{RING}|{LEMMA}|{UNCUT}|{LATE})"
 _MARKED = re.compile(rf"\A({_MARK}(?:, *{_MARK})*): *")
 
 
@@ -40,7 +40,8 @@ class AxiomSet:
 
     Axioms named in ``ring`` hold in every commutative ring; those in ``lemmas`` follow from others.
     ``schemas`` maps instances to the heads of their schemas. On terms without shapes, axioms in ``uncut``
-    contradict those about halves of joined tensors, so provers never get both.
+    contradict those about halves of joined tensors, so provers never get both. They get those in ``late``
+    only if there is no proof without them.
     """
 
     equations: tuple[Equation, ...]
@@ -51,6 +52,7 @@ class AxiomSet:
     schemas: Mapping[str, str] = field(default_factory=dict[str, str])
     uncut: frozenset[str] = frozenset()
     adjoints: tuple[Adjoint, ...] = ()
+    late: frozenset[str] = frozenset()
 
     def __repr__(self) -> str:
         return f"AxiomSet({len(self.equations)} equations, {len(self.adjoints)} adjoint statements)"
@@ -59,6 +61,10 @@ class AxiomSet:
     def usual(self) -> tuple[Equation, ...]:
         """The axioms without those in ``uncut``, consistent on terms without shapes."""
         return tuple(axiom for axiom in self.equations if axiom.name not in self.uncut)
+
+    def early(self, axioms: Iterable[Equation]) -> tuple[Equation, ...]:
+        """Those of some axioms that are not in ``late``."""
+        return tuple(axiom for axiom in axioms if axiom.name not in self.late)
 
     @functools.cached_property
     def of_whole_tensors(self) -> tuple[Equation, ...]:
@@ -195,6 +201,7 @@ def axioms_from_text(texts: Mapping[str, str]) -> AxiomSet:
         schemas,
         frozenset(name for name, comment in comments.items() if UNCUT in _marks(comment)),
         tuple(statement for statement in statements if isinstance(statement, Adjoint)),
+        frozenset(name for name, comment in comments.items() if LATE in _marks(comment)),
     )
 
 

@@ -183,11 +183,20 @@ class SymbolicDomain(ObjectDomain):
 
     def apply(self, function: str, array: Array, parameters: tuple[Fraction, ...] = ()) -> Array:
         """An uninterpreted function for every name and its parameters. The logarithm of a product is a sum
-        of logarithms: of exponentials always, of other factors where all of them are positive."""
+        of logarithms: of exponentials always, of other factors where all of them are positive. ``erf`` is
+        odd."""
         if function == "log":
             return self._each(array, self._logarithm)
+        if function == "erf":
+            return self._each(array, self._error_function)
         name = "_".join((function, *(str(p) for p in parameters)))
         return self._each(array, lambda x: self._function(name, self._normal(x)))
+
+    def _error_function(self, value: z3.ArithRef) -> z3.ArithRef:
+        argument = self._normal(value)
+        if _is_negative(argument):
+            return _number(-self._function("erf", self._normal(-argument)))
+        return self._function("erf", argument)
 
     def _logarithm(self, value: z3.ArithRef) -> z3.ArithRef:
         argument = self._normal(value)
@@ -336,6 +345,13 @@ def _linear_terms(polynomial: z3.ArithRef) -> list[tuple[int, z3.ArithRef]] | No
             return None
         found.append((int(coefficient), term))
     return found
+
+
+def _is_negative(polynomial: z3.ArithRef) -> bool:
+    """Whether the coefficient of the first summand is negative."""
+    first = polynomial.arg(0) if z3.is_add(polynomial) else polynomial
+    factors = first.children() if z3.is_mul(first) else [first]
+    return z3.is_rational_value(factors[0]) and cast("z3.RatNumRef", factors[0]).as_fraction() < 0
 
 
 def _times(left: z3.ArithRef, right: z3.ArithRef) -> z3.ArithRef:

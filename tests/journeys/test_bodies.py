@@ -218,7 +218,7 @@ def test_rules_that_round_more_are_not_used_in_bodies(
         return optimize(lifted, rules, options, *others, **named)
 
     monkeypatch.setattr(in_process.optimizer, "optimize", observed)
-    options = in_process.Options(budget=5.0, threads=1)
+    options = in_process.Options(budget=20.0, threads=1)
     in_process.optimize_with(done[0] / "model.onnx", options, database=done[1])
     assert calls == {(True, True), (False, False)}
 

@@ -36,6 +36,7 @@ TRUE = (
     "softmax[axis=a](add(x, full[value=v])) <=> softmax[axis=a](x)",
     "div(exp(x), add(exp(x), ones())) <=> sigmoid(x)",
     "tanh(scale(x, full[value=-1])) <=> scale(tanh(x), full[value=-1])",
+    "erf(scale(x, full[value=-1])) <=> scale(erf(x), full[value=-1])",
     "scale(mul(x, clip[low=0, high=6](add(x, full[value=3]))), full[value=1/6]) <=> hard_swish(x)",
     "maximum(x, scale(x, full[value=v])) <=> leaky_relu[alpha=v](x) where v <= 1",
     "select(greater(x, full[value=0]), x, scale(x, full[value=v])) <=> leaky_relu[alpha=v](x)",

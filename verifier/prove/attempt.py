@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from superopt.axioms import cuts
 from superopt.instances.instance import Instance
-from superopt.ir.terms import Application, Equation, applications
+from superopt.ir.terms import Application, Direction, Equation, applications
 from superopt.ops.base import OPERATORS
 from superopt.verifier.certificates.certificate import Certificate
 from superopt.verifier.certificates.replay import Failure, first_failure
@@ -50,19 +50,27 @@ def _in_words(reason: str) -> str:
 
 
 def attempt(goal: Goal, sampled: Sequence[Instance]) -> Attempt:
-    """Search with the usual axioms, then with those that contradict some of them on terms without shapes, and
-    without these, if they could take part.
+    """Search with the usual axioms but the late ones; then with those that contradict some of them on terms
+    without shapes, and without these; then with the late ones; each time if they could take part.
 
     ``sampled`` are instances of the goal on which its sides agree.
     """
-    instances = _instances(goal, sampled)
-    first = _attempt(goal, goal.axioms.usual, instances)
-    if first.certificate is not None or not _uncut_matter(goal):
+    instances, axioms = _instances(goal, sampled), goal.axioms
+    first = _attempt(goal, axioms.early(axioms.usual), instances)
+    if first.certificate is not None:
         return first
+    further: list[Sequence[Equation]] = []
+    if _uncut_matter(goal):
+        others = axioms.of_rejoined_halves if cuts(goal.equation) else axioms.of_whole_tensors
+        further.append(axioms.early(others))
+    if any(_may_apply(axioms.by_name[name], goal.equation) for name in sorted(axioms.late)):
+        further.append(axioms.usual)
     short = replace(goal, options=replace(goal.options, limits=least(goal.options.limits, QUICK)))
-    others = goal.axioms.of_rejoined_halves if cuts(goal.equation) else goal.axioms.of_whole_tensors
-    second = _attempt(short, others, instances)
-    return first if second.certificate is None else second
+    for usable in further:
+        found = _attempt(short, usable, instances)
+        if found.certificate is not None:
+            return found
+    return first
 
 
 def _attempt(
@@ -110,6 +118,18 @@ def _uncut_matter(goal: Goal) -> bool:
     return any(operators_in(axioms.by_name[name]) <= operators for name in axioms.uncut) and (
         not cuts(goal.equation) or any(map(_joins_joined, goal.equation.applications))
     )
+
+
+def _may_apply(axiom: Equation, equation: Equation) -> bool:
+    """Whether the equation has all operators of a side of the axiom that is claimed to be replaced, but for
+    constants, or one of them that is not a function of a ring."""
+    own = operators_in(equation)
+    sides = (axiom.left,) if axiom.direction is Direction.FORWARD else (axiom.left, axiom.right)
+    for side in sides:
+        needed = {term.operator for term in applications(*side) if term.inputs}
+        if needed & own and (needed <= own or any(not OPERATORS[n].polynomial for n in needed & own)):
+            return True
+    return False
 
 
 def _joins_joined(term: Application) -> bool:

@@ -53,6 +53,7 @@ def list_axioms(
                 "lemma": name in axioms.lemmas,
                 "schema": axioms.schemas.get(name),
                 "uncut": name in axioms.uncut,
+                "late": name in axioms.late,
                 "adjoint": name in axioms.adjoints_by_name,
                 "equation": _text(axioms, name),
             }
@@ -88,7 +89,12 @@ def _text(axioms: AxiomSet, name: str) -> str:
 def _heading(axioms: AxiomSet, name: str) -> str:
     marks = [
         mark
-        for mark, names in (("ring", axioms.ring), ("lemma", axioms.lemmas), ("uncut", axioms.uncut))
+        for mark, names in (
+            ("ring", axioms.ring),
+            ("lemma", axioms.lemmas),
+            ("uncut", axioms.uncut),
+            ("late", axioms.late),
+        )
         if name in names
     ]
     return f"{', '.join(marks)}: {axioms.reasons[name]}" if marks else axioms.reasons[name]
