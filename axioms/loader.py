@@ -3,8 +3,9 @@
 The comment directly above an axiom is its reason, and that of the axioms directly below, up to a blank line
 or another comment. A reason may start with marks: ``# ring: ...`` for axioms that hold in every commutative
 ring, including wrapping integers; ``# lemma: ...`` for axioms that follow from others and are kept to speed
-up proofs; ``# uncut: ...`` for axioms that provers get only if no tensor is split into halves; ``# late: ...``
-for axioms that they get only if there is no proof without them. Marks can be combined: ``# ring, lemma: ...``.
+up proofs; ``# uncut: ...`` for axioms that provers get only if no tensor is split into halves;
+``# late: ...`` for axioms that they get only if there is no proof without them. Marks can be combined:
+``# ring, lemma: ...``.
 
 Adjoint statements (``superopt.equations.adjoints``) are kept apart from the equations, because provers must
 not use them; they have names, families and reasons like axioms.

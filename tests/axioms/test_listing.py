@@ -53,8 +53,13 @@ def test_all_axioms_and_adjoint_statements_are_listed_once(capsys: pytest.Captur
         assert parse_statement(entry["equation"], name) == statement
         assert (entry["family"], entry["reason"]) == (axioms.families[name], axioms.reasons[name])
         assert entry["schema"] == axioms.schemas.get(name)
-        marks = (name in axioms.ring, name in axioms.lemmas, name in axioms.uncut)
-        assert (entry["ring"], entry["lemma"], entry["uncut"]) == marks
+        for mark, marked in (
+            ("ring", axioms.ring),
+            ("lemma", axioms.lemmas),
+            ("uncut", axioms.uncut),
+            ("late", axioms.late),
+        ):
+            assert entry[mark] == (name in marked)
 
 
 def test_an_unknown_family_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:

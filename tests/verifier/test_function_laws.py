@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from superopt.axioms import load_axioms
+from superopt.axioms.loader import axioms_from_text
 from superopt.equations import parse_equation
 from superopt.instances.values import Bound
 from superopt.verifier.axiom_checks.validation import Thoroughness, validate_axiom
@@ -82,6 +83,17 @@ FALSE = (
 def test_a_true_law_is_proved(text: str) -> None:
     verdict = _judged(text)
     assert verdict.status is Status.VERIFIED, verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("others", "used"), [("# Once more.\ntwice: relu(relu(x)) = relu(x)\n", "twice"), ("", "thrice")]
+)
+def test_a_late_axiom_is_used_only_where_there_is_no_proof_without_it(others: str, used: str) -> None:
+    late = "# late: Twice more.\nthrice: relu(relu(relu(x))) = relu(x)\n"
+    axioms = axioms_from_text({"some": others + late})
+    assert axioms.late == {"thrice"}
+    verdict = verify(parse_equation("relu(relu(relu(x))) => relu(x)"), axioms)
+    assert verdict.axioms_used == (used,)
 
 
 @pytest.mark.parametrize("text", FALSE)
