@@ -66,8 +66,12 @@ def parse_options(text: bytes, settings: Settings, *, has_cluster: bool) -> Json
     Raises Problem if they are invalid.
     """
     try:
-        content: object = json.loads(text or b"{}")
-    except (ValueError, RecursionError) as error:
+        content: object = json.loads(text.decode() or "{}", object_pairs_hook=_with_each_name_once)
+    except UnicodeDecodeError as error:
+        raise Problem(ProblemType.OPTIONS, f"options: not UTF-8 at byte {error.start}") from error
+    except RecursionError as error:
+        raise Problem(ProblemType.OPTIONS, "options: nested too deep") from error
+    except ValueError as error:
         raise Problem(ProblemType.OPTIONS, f"options: not JSON: {error}") from error
     table = service_options(settings)
     found = (
@@ -81,6 +85,15 @@ def parse_options(text: bytes, settings: Settings, *, has_cluster: bool) -> Json
     given = cast("JsonObject", content)
     budget = table["budget"].default
     return given if budget == DEFAULTS.budget else {"budget": budget, **given}
+
+
+def _with_each_name_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """The object; raises ValueError if it has a name twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is given twice")
+    return found
 
 
 def _schema(option: Option) -> dict[str, object]:

@@ -106,6 +106,7 @@ def test_a_body_that_is_not_what_is_expected(
     ("options", "detail"),
     [
         ("nonsense", "options: not JSON"),
+        ('{"budget": 5, "budget": 6}', "options: not JSON: 'budget' is given twice"),
         ("[]", "options: expected an object, got []"),
         ('{"speed": 1}', "options: expected options among alpha, budget, dim, "),
         ('{"budget": -1}', "options: budget: expected a number of seconds, above 0 and at most 3600, got -1"),

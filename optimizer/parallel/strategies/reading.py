@@ -16,15 +16,17 @@ _MOST_BYTES = 1 << 28
 
 
 def read_strategy(path: Path) -> Strategy:
-    """The strategy of a file: JSON, or AutoDist's message if it does not begin as JSON does. Raises
-    InvalidFileError."""
+    """The strategy of a file: JSON if it is named so or begins so, else AutoDist's message. Raises
+    InvalidFileError, also for an empty file."""
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise InvalidFileError(f"{path}: expected a strategy of at most {_MOST_BYTES >> 20} MiB")
         content = path.read_bytes()
     except OSError as error:
         raise InvalidFileError(f"{path}: cannot be read as a strategy: {error.strerror}") from None
-    if content.lstrip()[:1] == b"{":
+    if not content:
+        raise InvalidFileError(f"{path}: expected a strategy, got an empty file")
+    if path.suffix == ".json" or content.lstrip()[:1] == b"{":
         return strategy_from_json(content, str(path))
     return strategy_from_wire(content, str(path))
 

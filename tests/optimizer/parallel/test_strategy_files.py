@@ -23,6 +23,7 @@ from superopt.optimizer.parallel.strategies.model import (
     strategy_from_json,
     strategy_to_text,
 )
+from superopt.optimizer.parallel.strategies.reading import read_strategy
 from superopt.optimizer.parallel.strategies.wire import strategy_from_wire, strategy_to_wire
 from superopt.optimizer.training.running import Step
 from tests.conftest import WithLibrary
@@ -254,3 +255,16 @@ def test_bad_words_are_one_sentence(
         words = [*words, "--cluster", "autodist-b4"]
     assert run(["strategy", *words, "-o", "out.json"]) == 2
     assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("empty.pb", b"", "expected a strategy, got an empty file"),
+        ("list.json", b"[", "strategy: Invalid JSON"),
+    ],
+)
+def test_files_without_a_strategy(tmp_path: Path, name: str, content: bytes, sentence: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InvalidFileError, match=sentence):
+        read_strategy(tmp_path / name)

@@ -170,7 +170,7 @@ def _summary(result: TrainingResult, out: Path | None) -> Mapping[str, object]:
     resumed = f", resumed after {result.resumed_at}" if result.resumed_at else ""
     lines: dict[str, object] = {
         "steps": f"{several(done, 'step')} of batch size {result.batch_size}{resumed}, "
-        f"{result.position.epoch} epochs complete"
+        f"{several(result.position.epoch, 'epoch')} complete"
     }
     if done:
         lines["loss"] = f"{result.losses[0]:.6g} at first, {result.losses[-1]:.6g} at last"
