@@ -261,7 +261,7 @@ def test_bad_words_are_one_sentence(
     ("name", "content", "sentence"),
     [
         ("empty.pb", b"", "expected a strategy, got an empty file"),
-        ("list.json", b"[", "strategy: Invalid JSON"),
+        ("list.json", b"[", "strategy: the document: Invalid JSON"),
     ],
 )
 def test_files_without_a_strategy(tmp_path: Path, name: str, content: bytes, sentence: str) -> None:
