@@ -356,10 +356,9 @@ class MeasuredTrial(Trial[PricedVariant]):
         source = self._request.lifted.source
         states = StepOutputs.of(source.proto, source.name).inputs
         placed = [number for number, value in enumerate(source.proto.graph.output) if value.name in states]
-        peaks = [
-            cost.memory_beside(placed).peak for cost in (start, start if accepted is None else accepted.cost)
-        ]
-        memory = MemorySummary(*peaks, self._request.options.memory_limit)
+        end = start if accepted is None else accepted.cost
+        peak, new_peak = (cost.memory_beside(placed).peak for cost in (start, end))
+        memory = MemorySummary(peak, new_peak, self._request.options.memory_limit)
         return replace(report, memory=memory)
 
     def _sizes(self) -> SizesSummary:

@@ -56,7 +56,7 @@ def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> J
     report = optimize_file(model, output / "model.onnx", options, str(arguments["database_url"]), progress)
     from superopt.journeys.supervision import failure_of
 
-    failure = failure_of(report)
+    failure = failure_of(dict(report))
     if failure:
         raise OptimizationFailedError(failure)
     named = named_report(report, str(arguments["model_name"]))

@@ -9,7 +9,7 @@ is 1), those of roots and logarithms in ``laws``. Operands of comparisons are gi
 about maxima does not involve products; ``definitions`` maps the names to their expressions, for callers that
 need them.
 """
-# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # z3 has no parameter types.
 
 from __future__ import annotations

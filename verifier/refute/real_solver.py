@@ -81,7 +81,7 @@ def why_not_zero_by(
         given = _about(expression, [*facts, *laws])
         answer = _checked(expression != zero, given, context, {**limits, "arith.nl.nra": False})
         if _INCOMPLETE in answer and len(given) <= _FEW_LAWS:
-            answer = _checked(expression != zero, given, context, limits)
+            answer = _checked(expression != zero, given, context, limits)  # pyright: ignore[reportArgumentType]
         if answer != EQUAL:
             return answer
     return EQUAL

@@ -213,7 +213,7 @@ def check_symbolically(equation: Equation, instance: Instance) -> str:
                 _real(left[index], context) - _real(right[index], context), som=True, sort_sums=True
             )
             if not isinstance(difference, z3.RatNumRef):
-                difference = domain.without_cancelling_exponentials(difference)
+                difference = domain.without_cancelling_exponentials(difference)  # pyright: ignore[reportArgumentType]
             if not isinstance(difference, z3.RatNumRef):
                 open_questions.append(difference)
             elif difference.numerator_as_long() != 0:
