@@ -242,7 +242,7 @@ def test_the_command_says_how_much_was_done(capsys: pytest.CaptureFixture[str]) 
     ]
     assert run(arguments) == 0
     first, second, last = capsys.readouterr().out.splitlines()
-    assert first.split() == ["axiom", "cases", "error", "symbolic", "sampled", "partial", "seconds"]
+    assert first.split() == ["axiom", "cases", "error", "real", "symbolic", "sampled", "partial", "seconds"]
     assert second.split()[:2] == ["add-commutative", "31"]
     assert last.startswith(
         "1 of 1 axioms hold: 31 cases with dimensions up to 2, each with an error of at most 2^-"
