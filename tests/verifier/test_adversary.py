@@ -46,7 +46,7 @@ TRUE = (
     "upsample_nearest[stride=2](upsample_nearest[stride=3](x)) => upsample_nearest[stride=6](x)",
     "power[exponent=1/2](x) <=> sqrt(x)",
 )
-EQUATIONS = 40
+EQUATIONS = 50
 FORGED = 58
 
 
