@@ -72,7 +72,6 @@ class Assignment:
 def experts(subject: Subject, mesh: Mesh, licence: Licence = everything) -> Iterator[Expert]:
     """The expert plans for that machine, with its first device as the only one; those not applicable to the
     model are left out."""
-    yield Expert(ONE_DEVICE, one_device(subject, mesh).plan(subject))
     for name, assignment in assignments(subject, mesh, licence):
         yield Expert(name, assignment.plan(subject))
 
@@ -80,7 +79,8 @@ def experts(subject: Subject, mesh: Mesh, licence: Licence = everything) -> Iter
 def assignments(
     subject: Subject, mesh: Mesh, licence: Licence = everything
 ) -> Iterator[tuple[str, Assignment]]:
-    """The same, as choices on the mesh, without one device alone."""
+    """The same, as choices on the mesh."""
+    yield ONE_DEVICE, one_device(subject, mesh)
     shaper = _Shaper(subject, mesh, licence)
     if subject.step is not None:
         sharded = ShardedStates(subject, subject.step, mesh, licence, few_row_sums(subject))

@@ -118,6 +118,8 @@ class Planner:
         mesh = Mesh.of(self.cluster)
         found = [self._on_one_device(subject, mesh)]
         for name, assignment in assignments(subject, mesh, self.licence):
+            if name == ONE_DEVICE:
+                continue
             plan = assignment.plan(subject)
             if assignment.residence:
                 plan = self._moves(subject).overlapped(plan).plan
