@@ -132,7 +132,10 @@ def test_without_waiting_it_says_the_id(
 def test_a_known_machine_is_described_to_the_service(
     server: str, given: Path, database: Database, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["submit", str(given), "--server", server, "--no-wait", "--cluster", "4x-t4:2"]) == 0
+    assert (
+        run(["submit", str(given), "--server", server, "--no-wait", "--cluster", "4x-t4:2", "--dim", "b=4"])
+        == 0
+    )
     job = database.jobs.get(capsys.readouterr().out.strip())
     assert job is not None
     assert database.jobs.cancel(job.id) is not None
