@@ -79,7 +79,7 @@ def test_what_the_solver_does_not_know_is_unproved() -> None:
     few = axioms_from_text({"f": "add-commutative: add(x, y) = add(y, x)"})
     verdict = verify(parse_equation("mul(x, y) => mul(y, x)"), few, options=Options(QUICK))
     assert verdict.status is Status.UNPROVED
-    assert re.match("no proof: (sat|unknown)", verdict.reason)
+    assert re.match("no proof: the (axioms do not give it|search ended)", verdict.reason)
 
 
 def test_a_dead_process_costs_its_own_equation_and_no_other() -> None:
