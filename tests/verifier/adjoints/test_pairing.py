@@ -35,7 +35,7 @@ def judged(text: str, *shapes: tuple[int, ...], **attributes: object) -> tuple[P
             Outcome.EXACT,
             True,
         ),
-        # log(x) has no known exponent in the prime field: what is left are floats, and symbols, which know it.
+        # log(x) has no known exponent in the prime field: what is left are floats, and symbols.
         (
             "adjoint[input=0](log(x), g) = mul(g, exp(scale(log(x), full[value=-1]())))",
             [(2,)],
