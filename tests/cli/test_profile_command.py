@@ -47,7 +47,7 @@ def test_a_profile_is_measured_imported_and_searched_with(
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (("--threads", "0"), 2, "threads: expected at least 1, got 0"),
+        (("--threads", "0"), 2, "threads: expected at least 1 and at most"),
         (("--models", "nothing.onnx"), 2, "nothing.onnx does not exist"),
         (("--import", "nothing.jsonl"), 2, "nothing.jsonl: cannot be read as a cost profile"),
         (("--target", "abacus"), 2, "'abacus'"),
