@@ -80,12 +80,12 @@ class Simulated:
     device: None = field(default=None, init=False)
 
     def begin(self, prepared: Prepared) -> SimulatedTrial:
-        """Starts a trial. Raises InvalidModelError for a model of unknown sizes, InvalidOptionError and
-        InvalidFileError for options and plans that do not fit it."""
+        """Starts a trial. Raises InvalidModelError for a model with values of unknown size or rank,
+        InvalidOptionError and InvalidFileError for options and plans that do not fit it."""
         request = prepared.request
         limit = request.options.memory_limit
         cluster = self.cluster if limit is None else limited(self.cluster, limit)
-        plannable(request.lifted.graph, request.options.dims)
+        Subject.of(plannable(request.lifted.graph, request.options.dims))
         trial = SimulatedTrial(prepared, cluster, licences_of(request.rules, self.axioms))
         if self.given is not None:
             require_same_model(self.given, request.lifted)

@@ -63,7 +63,7 @@ def attempt(goal: Goal, sampled: Sequence[Instance]) -> Attempt:
     if _uncut_matter(goal):
         others = axioms.of_rejoined_halves if cuts(goal.equation) else axioms.of_whole_tensors
         further.append(axioms.early(others))
-    if any(_may_apply(axioms.by_name[name], goal.equation) for name in sorted(axioms.late)):
+    if any(_may_apply(axioms.by_name[name], goal.equation) for name in axioms.late):
         further.append(axioms.usual)
     short = replace(goal, options=replace(goal.options, limits=least(goal.options.limits, QUICK)))
     for usable in further:

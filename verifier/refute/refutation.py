@@ -3,9 +3,8 @@
 The prime field decides equality exactly (a false equation of degree d survives one evaluation with
 probability d / 2^31) unless the evaluation divides by 0 or takes the root of a non-square, or evaluates a
 function that has laws over the reals and is arbitrary there (``log``, ``erf``, powers), or has no sign
-(``sqrt``).
-Partial real numbers confirm a difference, display it, and find elements that the target leaves undefined
-although the source defines them. Where the source is undefined, nothing is claimed.
+(``sqrt``). Partial real numbers confirm a difference, display it, and find elements that the target leaves
+undefined although the source defines them. Where the source is undefined, nothing is claimed.
 """
 
 from __future__ import annotations

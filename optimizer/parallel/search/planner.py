@@ -146,8 +146,11 @@ class Planner:
         mappings = self.mapper(subject, mesh).mappings(0)
         least = min(mappings, key=lambda mapping: mapping.memory)
         proposal = Proposal("least memory", Origin.MAPPING, least.assignment.plan(subject), least.assignment)
-        plans = [self.evaluated(subject, proposal), self._on_one_device(subject, mesh)]
-        return next((plan for plan in plans if plan.fits), plans[0])
+        divided = self.evaluated(subject, proposal)
+        if divided.fits:
+            return divided
+        alone = self._on_one_device(subject, mesh)
+        return alone if alone.fits else divided
 
     @property
     def memory_limit(self) -> int:

@@ -90,7 +90,8 @@ class Subject:
 
     @staticmethod
     def of(graph: Graph, layout: StepLayout | None = None) -> Subject:
-        """The subject of a graph returned by ``plannable``; ``layout`` is that of a training step."""
+        """The subject of a graph returned by ``plannable``; ``layout`` is that of a training step. Raises
+        InvalidModelError for a value that is no tensor of known rank."""
         operations: list[Operation] = []
         edges: list[Edge] = []
         numbers: dict[NodeId, int] = {}
@@ -127,7 +128,7 @@ def plannable(graph: Graph, dims: Mapping[str, int] | None = None) -> Graph:
     """The nodes that an output needs, with dynamic dimensions at the sizes given; ids stay.
 
     What only calculates shapes that are known by now is left out. Raises InvalidModelError for a value whose
-    size is not known, and for one that is no tensor of known rank.
+    size is not known.
     """
     reached = postorder((v.node for v in graph.outputs), lambda node: (v.node for v in graph[node].inputs))
     needed = {*graph.inputs, *reached}
@@ -140,12 +141,7 @@ def plannable(graph: Graph, dims: Mapping[str, int] | None = None) -> Graph:
         for node in graph
         if node.id in needed
     }
-    needed_graph = Graph(nodes, graph.inputs, graph.outputs, graph.next_id)
-    for node in needed_graph:
-        if node.id not in needed_graph.weight_only and not isinstance(node.operator, Input):
-            for type_ in (*node.types, *map(needed_graph.type_of, node.inputs)):
-                _tensor(type_, node)
-    return needed_graph
+    return Graph(nodes, graph.inputs, graph.outputs, graph.next_id)
 
 
 def _counted(edges: Sequence[Edge], operations: Sequence[Operation]) -> Iterator[Edge]:
