@@ -51,10 +51,14 @@ def before_load_schema(context: schemathesis.HookContext, raw_schema: dict[str, 
 def before_call(
     context: schemathesis.HookContext, case: schemathesis.Case, kwargs: dict[str, object]
 ) -> None:
-    """A valid request has a key of its own."""
-    valid = case.meta is not None and case.meta.generation.mode.is_positive
-    if valid and case.headers and "Idempotency-Key" in case.headers:
+    """A valid request has a key of its own, and with a cluster the size of the open dimension."""
+    if case.meta is None or not case.meta.generation.mode.is_positive:
+        return
+    if case.headers and "Idempotency-Key" in case.headers:
         case.headers["Idempotency-Key"] = secrets.token_hex(8)
+    if isinstance(case.body, dict) and "cluster" in case.body:
+        options = case.body.get("options", {})
+        case.body = {**case.body, "options": {**options, "dim": options.get("dim") or {OPEN_DIMENSION: 2}}}
 
 
 @schemathesis.hook
