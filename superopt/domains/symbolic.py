@@ -1,13 +1,13 @@
 """Real numbers as Z3 expressions: symbolic execution of an operator gives a formula over its inputs.
 
 The inverse of a polynomial is a separate variable, one of the ``inverses``; the inverse of a product is the
-product of inverses, so that quotients are equal where they are equal as polynomials. ``needs`` is what holds
-where the values so far are defined: divisors are not 0, arguments of logarithms are positive, those of roots
-are not negative. Order becomes if-then-else; functions outside the ring are uninterpreted, and laws that are
-simple enough to be always given are kept in ``facts`` (an exponential is positive, a number times its inverse
-is 1), those of roots and logarithms in ``laws``. Operands of comparisons are given names, so that a question
-about maxima does not involve products; ``definitions`` maps the names to their expressions, for callers that
-need them.
+product of inverses, so that quotients are equal where they are equal as polynomials. ``needs`` are the
+divisors so far; they are nonzero where the values are defined. ``arguments`` is what holds of those of
+logarithms, which are positive there, and of roots, which are not negative. Order becomes if-then-else;
+functions outside the ring are uninterpreted, and laws that are simple enough to be always given are kept in
+``facts`` (an exponential is positive, a number times its inverse is 1), those of roots and logarithms in
+``laws``. Operands of comparisons are given names, so that a question about maxima does not involve products;
+``definitions`` maps the names to their expressions, for callers that need them.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # z3 has no parameter types.
@@ -39,6 +39,7 @@ class SymbolicDomain(ObjectDomain):
         self.laws: list[z3.BoolRef] = []
         self.definitions: list[z3.BoolRef] = []
         self.needs: list[z3.BoolRef] = []
+        self.arguments: list[z3.BoolRef] = []
         self.inverses: list[tuple[z3.ArithRef, z3.ArithRef]] = []
         self._names: dict[int, tuple[z3.ArithRef, z3.ArithRef]] = {}
         self._inverses: dict[int, tuple[z3.ArithRef, z3.ArithRef]] = {}
@@ -93,14 +94,20 @@ class SymbolicDomain(ObjectDomain):
         product, powers = _number(z3.RealVal(1, self._context)), Counter[int]()
         bases: dict[int, z3.ArithRef] = {}
         for factor in _factors(monomial):
-            inverted = self._inverse_of(factor)
-            base = factor if inverted is None else inverted
-            if base.decl().name() == "exp":
-                bases[base.get_id()] = base
-                powers[base.get_id()] += 1 if inverted is None else -1
-            else:
+            found = self._exponential_in(factor)
+            if found is None:
                 product = _number(product * factor)
+            else:
+                base, power = found
+                bases[base.get_id()] = base
+                powers[base.get_id()] += power
         return product, powers, bases
+
+    def _exponential_in(self, factor: z3.ArithRef) -> tuple[z3.ArithRef, int] | None:
+        """An exponential with the power 1, or with -1 if the factor is its inverse; None for others."""
+        inverted = self._inverse_of(factor)
+        base = factor if inverted is None else inverted
+        return (base, 1 if inverted is None else -1) if base.decl().name() == "exp" else None
 
     def _inverted(self, factor: z3.ArithRef) -> z3.ArithRef:
         """The variable for an inverse, unconstrained where the inverse does not exist."""
@@ -176,7 +183,7 @@ class SymbolicDomain(ObjectDomain):
     def _root(self, value: z3.ArithRef) -> z3.ArithRef:
         argument = self._normal(value)
         root = self._function("sqrt", argument)
-        self.needs.append(argument >= 0)
+        self.arguments.append(argument >= 0)
         law = z3.Or(argument < 0, z3.And(root >= 0, root * root == argument))
         self.laws.append(cast("z3.BoolRef", law))
         return root
@@ -200,7 +207,7 @@ class SymbolicDomain(ObjectDomain):
 
     def _logarithm(self, value: z3.ArithRef) -> z3.ArithRef:
         argument = self._normal(value)
-        self.needs.append(argument > 0)
+        self.arguments.append(argument > 0)
         return self._logarithm_of(argument)
 
     def _logarithm_of(self, argument: z3.ArithRef) -> z3.ArithRef:
@@ -210,11 +217,12 @@ class SymbolicDomain(ObjectDomain):
             return result
         others: list[z3.ArithRef] = []
         for factor in _factors(argument):
-            exponent = self._exponent(factor)
-            if exponent is None:
+            found = self._exponential_in(factor)
+            if found is None:
                 others.append(factor)
             else:
-                result = _number(result + exponent)
+                base, power = found
+                result = _number(result + power * cast("z3.ArithRef", base.arg(0)))
         if len(others) > 1:
             return _number(result + self._logarithm_of_product(others))
         for other in others:
@@ -240,15 +248,6 @@ class SymbolicDomain(ObjectDomain):
         if factor.decl().name() == "sqrt":
             return _number(self._logarithm_of(cast("z3.ArithRef", factor.arg(0))) / 2)
         return self._function("log", factor)
-
-    def _exponent(self, factor: z3.ArithRef) -> z3.ArithRef | None:
-        """x for exp(x), -x for its inverse, else None."""
-        inverted = self._inverse_of(factor)
-        exponential = factor if inverted is None else inverted
-        if exponential.decl().name() != "exp":
-            return None
-        exponent = cast("z3.ArithRef", exponential.arg(0))
-        return exponent if inverted is None else _number(-exponent)
 
     def _inverse_of(self, name: z3.ArithRef) -> z3.ArithRef | None:
         """What the variable is the inverse of; None if it is none."""

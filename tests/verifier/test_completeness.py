@@ -57,6 +57,10 @@ TRUE = (
     "partition[axis=-4, degree=2](conv(x, y)) => partition[axis=0, degree=2](conv(x, y))",
     "reduce_sum[axis=a](softmax[axis=a](x)) => ones()",
     "sqrt(mul(x, x)) => absolute(x)",
+    (
+        "transpose(split1[axis=-2](lookup(rms_normalization[epsilon=e](t, s), i)))"
+        " => split1[axis=-1](transpose(rms_normalization[epsilon=e](lookup(t, i), s)))"
+    ),
     "sqrt(power[exponent=2](relu(x))) => relu(x)",
     "scale(sub(exp(log(x)), x), full[value=1000000000]()) => full[value=0]()",
     "concat[axis=1](concat[axis=1](x, y), z) => concat[axis=1](x, concat[axis=1](y, z))",
@@ -167,13 +171,6 @@ OUT_OF_REACH = (
     (
         f"{DIVIDED_RESHAPE}(x)) => {DIVIDED_RESHAPE}(identity(x)))",
         "how a divided tensor lies that is reshaped depends on which sizes are 1",
-    ),
-    (
-        (
-            "transpose(split1[axis=-2](lookup(rms_normalization[epsilon=e](t, s), i)))"
-            " => split1[axis=-1](transpose(rms_normalization[epsilon=e](lookup(t, i), s)))"
-        ),
-        "not validated",
     ),
     ("relu(x) => relu(relu(x)) where rank(x) = 9", "need tensors of more than 16 axes are not examined"),
     (

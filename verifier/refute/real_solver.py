@@ -75,13 +75,17 @@ def why_not_zero_by(
 
     Few of them are also asked with the procedure for systems of polynomials, which laws of roots need.
     """
-    limits = {"rlimit": MOST_RESOURCES, "max_memory": _MOST_MEGABYTES, "max_conflicts": MOST_CONFLICTS}
+    limits: dict[str, object] = {
+        "rlimit": MOST_RESOURCES,
+        "max_memory": _MOST_MEGABYTES,
+        "max_conflicts": MOST_CONFLICTS,
+    }
     zero = z3.RealVal(0, context)
     for expression in expressions:
         given = _about(expression, [*facts, *laws])
         answer = _checked(expression != zero, given, context, {**limits, "arith.nl.nra": False})
         if _INCOMPLETE in answer and len(given) <= _FEW_LAWS:
-            answer = _checked(expression != zero, given, context, limits)  # pyright: ignore[reportArgumentType]
+            answer = _checked(expression != zero, given, context, limits)
         if answer != EQUAL:
             return answer
     return EQUAL

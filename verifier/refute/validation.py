@@ -201,6 +201,7 @@ def check_symbolically(equation: Equation, instance: Instance) -> str:
     try:
         lefts = evaluate_terms(equation.left, instance.typing, domain, arrays)
         of_left, domain.needs = domain.needs, []
+        under_left, domain.arguments = domain.arguments, []
         rights = evaluate_terms(equation.right, instance.typing, domain, arrays)
     except SuperoptError as error:
         return str(error)
@@ -213,18 +214,20 @@ def check_symbolically(equation: Equation, instance: Instance) -> str:
                 _real(left[index], context) - _real(right[index], context), som=True, sort_sums=True
             )
             if not isinstance(difference, z3.RatNumRef):
-                difference = domain.without_cancelling_exponentials(difference)  # pyright: ignore[reportArgumentType]
+                difference = domain.without_cancelling_exponentials(cast("z3.ArithRef", difference))
             if not isinstance(difference, z3.RatNumRef):
                 open_questions.append(difference)
             elif difference.numerator_as_long() != 0:
                 return "different values"
     if not open_questions:
         return EQUAL
-    sources = [of_left] if equation.direction is Direction.FORWARD else [of_left, domain.needs]
-    facts = [*domain.facts, *_premises(sources)]
+    sources = [(of_left, under_left), (domain.needs, domain.arguments)]
+    claimed = sources[:1] if equation.direction is Direction.FORWARD else sources
+    facts = [*domain.facts, *_premises([needs for needs, _ in claimed])]
     outcome = why_not_zero(open_questions, facts, domain.definitions, context)
     if outcome == EQUAL or not domain.laws:
         return outcome
+    facts = [*domain.facts, *_premises([[*needs, *arguments] for needs, arguments in claimed])]
     return why_not_zero_by(domain.laws, open_questions, facts, context)
 
 
