@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import socket
 from urllib.parse import urlsplit
 
@@ -67,6 +68,45 @@ def test_too_many_requests_at_once_end_the_connection(settings: Settings, databa
             with pytest.raises((BrokenPipeError, ConnectionResetError)):
                 connection.sendall(LIVE * (MOST_TAKEN // len(LIVE)))
         assert httpx.get(f"{address}/livez").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (b"GET /livez HTTP/1.1\r\n\r\n", "expected one Host header, got 0"),
+        (
+            b"GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: other\r\n\r\n",
+            "expected one Host header, got 2",
+        ),
+        (b"GET /livez HTTP/x\r\n\r\n", "the request is not valid HTTP"),
+        (b"GET /" + b"x" * (64 << 10), "the head of the request is larger than 65536 bytes"),
+    ],
+    ids=["no host", "two hosts", "version", "large"],
+)
+def test_what_cannot_be_read_gets_a_problem(
+    settings: Settings, database: Database, sent: bytes, reason: str
+) -> None:
+    with serving(settings, database) as address:
+        parts = urlsplit(address)
+        with socket.create_connection((parts.hostname, parts.port), timeout=20) as connection:
+            connection.sendall(sent)
+            with connection.makefile("rb") as answer:
+                head, body = answer.read().split(b"\r\n\r\n")
+    status, *lines = head.split(b"\r\n")
+    problem = json.loads(body)
+    assert status == b"HTTP/1.1 400 Bad Request"
+    assert b"content-type: application/problem+json" in lines
+    assert f"content-length: {len(body)}".encode() in lines
+    assert (problem["type"], problem["status"]) == ("/problems/bad-request", 400)
+    assert problem["detail"] == reason
+
+
+def test_the_first_version_of_http_needs_no_host(settings: Settings, database: Database) -> None:
+    with serving(settings, database) as address:
+        parts = urlsplit(address)
+        with socket.create_connection((parts.hostname, parts.port), timeout=20) as connection:
+            connection.sendall(b"GET /livez HTTP/1.0\r\n\r\n")
+            assert connection.recv(64).startswith(b"HTTP/1.1 200")
 
 
 def answers(connection: socket.socket, most: int) -> int:
