@@ -13,6 +13,7 @@ from superopt.optimizer.fusion.joint.strategies import JOINT_STRATEGIES, joint_p
 from superopt.optimizer.fusion.joint.sums import GradientSums
 from superopt.optimizer.parallel.licences import Licences
 from superopt.optimizer.parallel.search.candidates import Origin, Proposal
+from superopt.optimizer.parallel.search.mesh import Mesh
 from superopt.optimizer.parallel.search.planner import Planner
 from superopt.optimizer.parallel.search.subject import Subject, plannable
 from superopt.optimizer.parallel.simulator import ParallelObjective
@@ -22,13 +23,13 @@ from superopt.optimizer.parallel.strategies.plans import StrategyPlanner
 from superopt.optimizer.parallel.strategies.reading import strategy_named
 from superopt.optimizer.parallel.topology import Cluster
 from superopt.optimizer.parallel.training_plans.sharded_states import (
+    BY_SAMPLES,
     DDP,
     FSDP,
-    SERVERS,
-    ZERO_1,
-    ZERO_2,
     ZERO_3,
+    ShardedStates,
 )
+from superopt.optimizer.parallel.training_plans.states import StepStates
 from superopt.optimizer.pipeline.prepare import Request
 from superopt.optimizer.pipeline.verdict import PlannedVariant
 
@@ -73,10 +74,19 @@ class NamedPlans:
             Problem.of(found[DDP].simulation)
             name = DDP
         if name in found:
-            return PlannedVariant(graph, (), (), subject, found[name])
-        if name in (DDP, ZERO_1, ZERO_2, ZERO_3, SERVERS):
+            caveat = self._repeated(subject, subject.step) if name in BY_SAMPLES else ""
+            return PlannedVariant(graph, (), (), subject, found[name], caveat=caveat)
+        if name in BY_SAMPLES:
             raise InvalidOptionError(f"strategy: expected a cluster of several devices with {strategy}")
         return self._synchronised(strategy, end)
+
+    def _repeated(self, subject: Subject, step: StepStates) -> str:
+        """A note on a plan that divides samples where they do not divide among all devices."""
+        mesh = Mesh.of(self.cluster)
+        repeats = ShardedStates(subject, step, mesh, self.licences.allow).repeats
+        if repeats == 1:
+            return ""
+        return f"; the samples do not divide among {len(mesh.devices)} devices, {repeats} compute each"
 
     def fused(self, divided: PlannedVariant, strategy: str) -> FusedPlan:
         """The plan with the joint fusion that a strategy finds until the planner's deadline; where that does

@@ -26,6 +26,9 @@ from superopt.optimizer.parallel.training_plans.states import StateTensor, StepS
 from superopt.traversal import postorder
 
 DDP, ZERO_1, ZERO_2, ZERO_3, SERVERS = "ddp", "zero1", "zero2", "zero3", "ps"
+BY_SAMPLES = (DDP, ZERO_1, ZERO_2, ZERO_3, SERVERS)
+"""The plans that divide nothing but samples and states."""
+
 FSDP = "fsdp"
 """Another name of ZeRO's third stage: fully sharded data parallelism."""
 
@@ -74,6 +77,11 @@ class ShardedStates:
     @cached_property
     def _axes(self) -> tuple[int, ...]:
         return self.sample_axes(range(len(self.mesh.sizes)))
+
+    @property
+    def repeats(self) -> int:
+        """How many devices compute each sample: more than one where samples do not divide among all."""
+        return len(self.mesh.devices) // self.mesh.parts(self._axes)
 
     def sample_axes(self, axes: Sequence[int]) -> tuple[int, ...]:
         """As many of some axes of the machine as divide the number of samples; others repeat the work."""

@@ -97,6 +97,21 @@ def test_a_training_step_is_planned_and_still_trains(
     assert losses[0] == losses[1]
 
 
+def test_samples_that_do_not_divide_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_library: WithLibrary
+) -> None:
+    monkeypatch.setenv("SUPEROPT_DATABASE_URL", with_library(tmp_path / "rules.db"))
+    step, report = str(tmp_path / "step.onnx"), tmp_path / "report.json"
+    note = "the samples do not divide among 2 devices, 2 compute each"
+    (tmp_path / "pair.yaml").write_text(PAIR)
+    asked = ["--cluster", str(tmp_path / "pair.yaml"), "--strategy", "zero1", "--budget", "600"]
+    for batch in (7, 8):
+        zoo.save("light-mlp", tmp_path / "model.onnx", batch=batch)
+        assert run(["train-graph", str(tmp_path / "model.onnx"), "-o", step]) == 0
+        assert run(["optimize", step, *asked, "--report", str(report), "--dry-run"]) == 0
+        assert (note in json.loads(report.read_text())["why"]) == (batch == 7)
+
+
 @pytest.mark.parametrize(
     ("cluster", "sentence"),
     [
