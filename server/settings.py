@@ -12,7 +12,7 @@ import psutil
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from superopt.errors import InvalidOptionError
-from superopt.server.process.logs import LogFormat
+from superopt.processes.logs import LogFormat
 
 PREFIX = "SUPEROPT_"
 _GIBIBYTE = 1 << 30

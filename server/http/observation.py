@@ -12,8 +12,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from superopt.processes.logs import about_request
 from superopt.server.http.problems import internal
-from superopt.server.process.logs import about_request
 from superopt.server.process.metrics import Metrics
 from superopt.server.process.tracing import RequestSpan, Traces
 

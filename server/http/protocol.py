@@ -58,7 +58,7 @@ class BoundedHttp(HttpToolsProtocol):
         """
         self._idle_bytes = 0
         hosts = sum(name == b"host" for name, _ in self.headers)
-        if hosts != 1 and self.parser.get_http_version() == "1.1":
+        if hosts != 1 and self.parser is not None and self.parser.get_http_version() == "1.1":
             self._refusal = f"expected one Host header, got {hosts}"
             raise ValueError(self._refusal)
         super().on_headers_complete()

@@ -18,12 +18,12 @@ import uvicorn
 from fastapi import FastAPI
 
 from superopt.errors import InvalidOptionError, MissingServiceError
+from superopt.processes import logs
 from superopt.processes.supervised import Supervised
 from superopt.server.http.app import create_app
 from superopt.server.http.protocol import BoundedHttp
 from superopt.server.http.security import is_loopback
 from superopt.server.http.state import shared_state
-from superopt.server.process import logs
 from superopt.server.process.background import beside
 from superopt.server.process.key_uses import record_key_uses
 from superopt.server.process.tls import Tls

@@ -16,10 +16,10 @@ import time
 from types import FrameType
 
 from superopt.errors import MissingServiceError
+from superopt.processes import logs
+from superopt.processes.logs import about_job
 from superopt.server.problem_types import ProblemType
-from superopt.server.process import logs
 from superopt.server.process.background import beside
-from superopt.server.process.logs import about_job
 from superopt.server.process.tracing import RequestSpan, Traces, traces_of_environment
 from superopt.server.settings import Settings
 from superopt.server.worker.cleaning import clean, remove_abandoned_work

@@ -67,6 +67,7 @@ class Task:
         self._lay_out(directory / "input")
         arguments: JsonObject = {
             "directory": str(directory),
+            "job": self._lease.job.id,
             "model_name": self._lease.job.model_name,
             "options": self._options(directory / "input"),
             "database_url": self._database.url,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 from superopt.processes.child_main import resolve
+from superopt.processes.logs import only_about
 from superopt.protobuf_wire import WireError, node_count
 from superopt.server.problem_types import ModelTooLargeError, OptimizationFailedError
 from superopt.server.worker.reports import named_report, outcome_of, report_text
@@ -46,6 +47,7 @@ def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> J
     Returns ``{"result": file name, "outcome": outcome_of the report}``. Raises OptimizationFailedError if the
     report is about an internal error.
     """
+    only_about(str(arguments["job"]))
     directory = Path(str(arguments["directory"]))
     options = cast("JsonObject", arguments["options"])
     model = directory / "input" / "model.onnx"

@@ -26,6 +26,7 @@ from superopt.errors import SuperoptError
 from superopt.processes.channel import Channel
 from superopt.processes.confinement import Confinement, depend_on_parent
 from superopt.processes.garbage import not_collecting
+from superopt.processes.logs import inherit
 
 if TYPE_CHECKING:
     from superopt.processes.child import JsonObject
@@ -87,6 +88,7 @@ def run_task(channel: Channel) -> NoReturn:
     parent = Parent(channel)
     received = json.loads(parent.messages.get())
     Confinement(**received["confinement"]).enter()
+    inherit()
 
     def progress(content: JsonObject) -> None:
         if not parent.messages.empty():

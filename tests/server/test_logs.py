@@ -14,20 +14,28 @@ from collections.abc import Iterator
 import pytest
 
 from superopt.cli.main import run
-from superopt.server.process import logs
-from superopt.server.process.logs import Text, about_job, about_request
+from superopt.processes import logs
+from superopt.processes.logs import Text, about_job, about_request
 
 TIME = r"\d\d:\d\d:\d\d"
+BELOW = (
+    "import sys; from superopt.processes.logs import configure; configure(sys.argv[1], 'info', 'worker'); "
+    "from superopt.processes.child import ResourceLimits, run_in_child; "
+    "run_in_child('tests.server.work_functions:log_from_below', {'job': '0123', 'line': 'here'}, "
+    "ResourceLimits(60.0))"
+)
 PROGRAM = (
-    "import logging, sys; from superopt.server.process.logs import configure; "
+    "import logging, sys; from superopt.processes.logs import configure; "
     "configure(sys.argv[1], 'info', 'server'); logging.getLogger('test').warning('it is %s', 'late'); "
     "logging.getLogger('uvicorn.error').info('startup complete')"
 )
 
 
 @pytest.fixture(autouse=True)
-def loggers() -> Iterator[None]:
-    """Leaves the loggers as they were."""
+def loggers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Leaves the loggers, and those of child processes, as they were."""
+    monkeypatch.setenv(logs.CONFIGURED, "")
+    monkeypatch.delenv(logs.CONFIGURED)
     root, server = logging.getLogger(), logging.getLogger("uvicorn.error")
     before = root.level, list(root.handlers), server.level
     yield
@@ -97,6 +105,17 @@ def test_the_format_can_be_chosen() -> None:
     assert json.loads(lines_on_a_terminal("json")[0])["message"] == "it is late"
     (plain,) = lines_in_a_file("text")
     assert re.fullmatch(f"{TIME} server warning: it is late", plain)
+
+
+def test_the_processes_of_a_job_log_like_their_worker() -> None:
+    words = [sys.executable, "-c", BELOW, "json"]
+    said = subprocess.run(words, stderr=subprocess.PIPE, check=True, text=True).stderr
+    found = [json.loads(line) for line in said.splitlines()]
+    assert [(line["message"], line["service"], line["job_id"]) for line in found] == [
+        ("here", "worker", "0123"),
+        ("below", "worker", "0123"),
+    ]
+    assert len({line["pid"] for line in found}) == 2
 
 
 @pytest.mark.parametrize("command", ["serve", "worker"])

@@ -21,10 +21,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from superopt.equations import parse_equation, rule_id
 from superopt.errors import SuperoptError
 from superopt.journeys.library.judging import prove_equation
+from superopt.processes.logs import JsonLines
 from superopt.server.http.app import create_app
 from superopt.server.http.state import shared_state
 from superopt.server.process.background import beside
-from superopt.server.process.logs import JsonLines
 from superopt.server.process.tracing import traces_of_environment, traces_to
 from superopt.server.settings import Settings
 from superopt.server.worker.loop import Worker

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
@@ -13,9 +14,25 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from superopt.errors import INTERNAL_ERROR, InvalidOptionError, MissingServiceError
+from superopt.processes.child import ResourceLimits, run_in_child
+from superopt.processes.logs import only_about
 
 Json = Mapping[str, object]
 Progress = Callable[[Json], None]
+
+
+def log_from_below(arguments: Json, progress: Progress) -> Json:
+    """Logs in this process and in a child of it."""
+    only_about(str(arguments["job"]))
+    log_here(arguments, progress)
+    run_in_child("tests.server.work_functions:log_here", {"line": "below"}, ResourceLimits(60.0))
+    return {}
+
+
+def log_here(arguments: Json, progress: Progress) -> Json:
+    """Logs a line."""
+    logging.getLogger("test").warning("%s", arguments["line"])
+    return {}
 
 
 def copy(model_path: Path, output_path: Path, options: Json, database_url: str, progress: Progress) -> Json:

@@ -1,5 +1,5 @@
 """Logging to standard error: short lines for people at a terminal, else JSON lines; with the ids of request
-and job.
+and job. Child processes (``processes.child_main``) log like their parents.
 """
 
 from __future__ import annotations
@@ -23,14 +23,18 @@ _COLOURS: Palette = {logging.DEBUG: "2", logging.WARNING: "33", logging.ERROR: "
 _DIM = "2"
 _SHORT_ID = 8
 
+CONFIGURED, _JOB = "SUPEROPT_CHILD_LOGS", "SUPEROPT_CHILD_JOB"
+"""Environment of child processes: arguments of ``configure`` as JSON, and the id of a job."""
+
 _request: ContextVar[str] = ContextVar("request", default="")
 _job: ContextVar[str] = ContextVar("job", default="")
 
 
 def configure(format_: LogFormat, level: str, service: str) -> None:
-    """Sends all logs of this process to standard error; ``service`` names the process (server, worker).
-    ``auto`` is text on a terminal, else JSON.
+    """Sends all logs of this process and of its children to standard error; ``service`` names the process
+    (server, worker). ``auto`` is text on a terminal, else JSON.
     """
+    os.environ[CONFIGURED] = json.dumps([format_, level, service])
     is_terminal = sys.stderr.isatty()
     stream = logging.StreamHandler(sys.stderr)
     logging.basicConfig(level=level.upper(), handlers=[stream], force=True)
@@ -41,6 +45,20 @@ def configure(format_: LogFormat, level: str, service: str) -> None:
     stream.setFormatter(Text(service, _COLOURS if is_terminal and not os.environ.get("NO_COLOR") else {}))
     if level != "debug":
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # its start and end say nothing new
+
+
+def inherit() -> None:
+    """Logs as the parent of this child process does, if that has configured its logs."""
+    configured = os.environ.get(CONFIGURED)
+    if configured is not None:
+        configure(*json.loads(configured))
+        _job.set(os.environ.get(_JOB, ""))
+
+
+def only_about(job: str) -> None:
+    """Adds the job id to all that this child process and its children log."""
+    os.environ[_JOB] = job
+    _job.set(job)
 
 
 @contextmanager
