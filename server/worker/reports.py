@@ -11,7 +11,12 @@ if TYPE_CHECKING:
 
 
 def named_report(report: JsonObject, model_name: str) -> JsonObject:
-    """The report with the model's display name instead of the name of its file here."""
+    """The report with the model's display name instead of the name of its file here, also where the model is
+    that of which a training step was built.
+    """
+    training = report.get("training")
+    if isinstance(training, dict):
+        report = {**report, "training": named_report(cast("JsonObject", training), model_name)}
     about = report.get("model")
     if not isinstance(about, dict):
         return report

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from superopt.server.worker.reports import outcome_of
+from superopt.server.worker.reports import named_report, outcome_of
 from tests.server.conftest import Http
 
 JOBS = "/v1/optimizations"
@@ -56,3 +56,15 @@ def test_the_outcome_is_listed_and_reused(http: Http, model: bytes, work: Callab
     again = http("POST", JOBS, files={"model": ("again.onnx", model)}).json()
     assert (again["reused_from"], again["outcome"]) == (first, outcome)
     assert [item["outcome"] for item in http("GET", JOBS).json()["items"]] == [outcome, outcome]
+
+
+def test_a_report_names_the_model_as_its_owner_does() -> None:
+    report = {
+        "model": {"name": "model.step.onnx"},
+        "training": {"model": {"name": "model.onnx"}, "loss": "x"},
+    }
+    assert named_report(report, "digits.onnx") == {
+        "model": {"name": "digits.onnx"},
+        "training": {"model": {"name": "digits.onnx"}, "loss": "x"},
+    }
+    assert named_report({"training": None}, "digits.onnx") == {"training": None}
