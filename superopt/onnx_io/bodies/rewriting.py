@@ -19,7 +19,7 @@ from superopt.onnx_io.bodies.constants import remove_unread, share_constants
 from superopt.onnx_io.bodies.inputs import FormalInputs, captured_input, formal_inputs, settle
 from superopt.onnx_io.bodies.names import digest, set_apart, with_names_of
 from superopt.onnx_io.changes.simplifying import followed_constants, light, simplify
-from superopt.onnx_io.files.external import STUB, stored_tensor
+from superopt.onnx_io.files.external import STUB, is_stub, stored_tensor
 from superopt.onnx_io.files.saving import LoweredModel
 from superopt.onnx_io.files.source import IR_WITH_FREE_INITIALIZERS, SourceModel
 from superopt.onnx_io.files.stored import StoredTensor, proto_of
@@ -269,7 +269,7 @@ def written_body(body: Body, lowered: LoweredModel) -> onnx.GraphProto:
     stored = {tensor.name: tensor for tensor in lowered.source.proto.graph.initializer}
     stored.update((tensor.name, tensor) for tensor in before.initializer)
     own = [
-        stored[name] if name in stored else proto_of(tensor, name)
+        stored[name] if name in stored and not is_stub(stored[name]) else proto_of(tensor, name)
         for name, tensor in lowered.shared.items()
         if name not in body.captured
     ]

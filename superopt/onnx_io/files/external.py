@@ -32,6 +32,11 @@ def is_external(tensor: TensorProto) -> bool:
     return tensor.data_location == TensorProto.EXTERNAL
 
 
+def is_stub(tensor: TensorProto) -> bool:
+    """Whether the tensor's content is kept elsewhere in memory."""
+    return is_external(tensor) and external_place(tensor, tensor.name).location == STUB
+
+
 def stored_tensor(tensor: TensorProto, base: Path) -> StoredTensor:
     """The content of a tensor, memory-mapped if external; ``base`` is the model's directory.
     ``check_external_data`` decides whether the file may be read."""

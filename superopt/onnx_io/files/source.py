@@ -17,11 +17,11 @@ from google.protobuf.message import DecodeError
 
 from superopt.errors import InvalidModelError
 from superopt.onnx_io.files.external import (
-    STUB,
     check_external_data,
     check_inline_data,
     external_place,
     is_external,
+    is_stub,
     stored_tensor,
 )
 from superopt.onnx_io.files.stored import StoredTensor
@@ -309,7 +309,7 @@ def _from_onnx_ir(model: onnx_ir.Model, accepts: Accepts | None) -> SourceModel:
     for tensor in tensors_in_model(proto):
         if not is_external(tensor):
             check_inline_data(tensor, name)
-        elif external_place(tensor, name).location != STUB:
+        elif not is_stub(tensor):
             raise InvalidModelError(
                 f"{name} keeps tensor {tensor.name!r} of a node in another file: give the path of the model"
             )

@@ -9,6 +9,7 @@ import pytest
 from superopt.ir import Plan
 from superopt.onnx_io import LoweredModel, SourceModel, lift, load_model, lower
 from superopt.onnx_io.bodies.branches import with_known_branches
+from superopt.onnx_io.bodies.rewriting import Body, BodyRewriting, places
 from superopt.optimizer.canonical import canonicalise
 from tests.onnx_io.bodies.test_rewriting import all_feeds, parsed
 from tests.onnx_io.kit import operators, run
@@ -112,3 +113,30 @@ def test_a_kept_node_stays() -> None:
     model.graph.node[0].name = "choice"
     source = load_model(model)
     assert with_known_branches(source, always, ("choice",)) is source
+
+
+LARGE = f"float[32,64] w = {{{','.join(['0.5'] * 2048)}}}"
+"""More than is copied from model to model."""
+
+IN_A_BODY = f"""(bool c, float[2,32] x) => (float[2,64] y) <bool known = {{1}}> {{
+    y = If (c) <then_branch = a () => (float[2,64] p) {{
+        p = If (known) <then_branch = d () => (float[2,64] e) <{LARGE}> {{ m = MatMul(x, w) e = Elu(m) }},
+                        else_branch = f () => (float[2,64] g) <{LARGE}> {{ g = MatMul(x, w) }}> }},
+                else_branch = b () => (float[2,64] r) <{LARGE}> {{ q = MatMul(x, w) r = Neg(q) }}> }}"""
+
+
+def test_large_constants_of_a_known_branch_within_a_body_are_written() -> None:
+    model = parsed(IN_A_BODY)
+    given = model.SerializeToString()
+
+    def rewritten(body: Body) -> LoweredModel:
+        lifted = lift(with_known_branches(body.source, always, prefix=f"{body.path}/"))
+        return lower(lifted, canonicalise(lifted).graph, Plan())
+
+    source = load_model(model)
+    after = written(BodyRewriting(source.proto, rewritten).enter(source))
+    bodies = [place.graph for place in places(onnx.load_from_string(after).graph)]
+    assert "If" not in [node.op_type for body in bodies for node in body.node]
+    for feeds in all_feeds(given):
+        for one, other in zip(run(given, feeds), run(after, feeds), strict=True):
+            np.testing.assert_allclose(other, one, rtol=1e-5)
