@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from superopt.substitution_db.store.records import JsonObject
 
 REPORT = "report.json"
+_log = logging.getLogger(__name__)
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -60,7 +62,8 @@ def optimize(arguments: JsonObject, progress: Callable[[JsonObject], None]) -> J
 
     failure = failure_of(dict(report))
     if failure:
-        raise OptimizationFailedError(failure)
+        _log.error("%s", failure)
+        raise OptimizationFailedError("the log has the details, under the id of the job")
     named = named_report(report, str(arguments["model_name"]))
     (directory / REPORT).write_text(report_text(named), encoding="utf-8")
     return {"result": str(_packed(output).relative_to(directory)), "outcome": outcome_of(report)}

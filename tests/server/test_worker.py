@@ -65,7 +65,7 @@ def after(database: Database, job: Job) -> Job:
             {},
             "failed",
             "optimization-error",
-            "internal error, please report it: KeyError: 5",
+            "the log has the details, under the id of the job",
         ),
         ("crash", {}, "queued", None, None),
     ],
