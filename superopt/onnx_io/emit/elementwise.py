@@ -15,7 +15,8 @@ from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import GraphOperator, Node, Value
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.emit.recipes import Emission, Number, Operand, Recipe, Writer
-from superopt.onnx_io.emit.shape import RuntimeShape, repeated_number
+from superopt.onnx_io.emit.runtime_shapes import RuntimeShape
+from superopt.onnx_io.emit.shape import repeated_number
 from superopt.onnx_io.emit.single_elements import single_element
 from superopt.onnx_io.lifting.elementwise import ROOTS
 from superopt.onnx_io.protos import dtype_of

@@ -15,6 +15,7 @@ from superopt.onnx_io.emit.elementwise import pointwise
 from superopt.onnx_io.emit.layers import padding_attributes
 from superopt.onnx_io.emit.recipes import Emission, OnnxAttribute, Operand, Recipe, Writer, known
 from superopt.onnx_io.emit.reductions import reduce_axes
+from superopt.onnx_io.emit.runtime_shapes import integers
 from superopt.onnx_io.protos import ONNX_ELEMENTS, dtype_of
 from superopt.ops.base import axis_of
 from superopt.ops.gradients.pooling import AveragePoolGradient, LinearUpsampleGradient, MaxPoolGradient
@@ -84,7 +85,7 @@ def matmul_weight_gradient(emission: Emission, node: Node) -> Recipe:
 def _as_rows(writer: Writer, operand: str, width: Dimension) -> str:
     """[..., d] as [rows, d]."""
     rows = writer.temporary("rows")
-    writer.node("Reshape", [operand, _integers(writer, [-1, known("rows", width)])], [rows])
+    writer.node("Reshape", [operand, integers(writer, [-1, known("rows", width)])], [rows])
     return rows
 
 
@@ -95,7 +96,7 @@ def lookup_gradient(emission: Emission, node: Node) -> Recipe:
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         table = writer.temporary("table")
-        shape = _integers(writer, [scatter.size, scatter.width])
+        shape = integers(writer, [scatter.size, scatter.width])
         writer.node("Expand", [writer.constant(zero, "zero"), shape], [table])
         scatter.write(writer, table, operands, outputs)
 
@@ -151,9 +152,9 @@ class _RowScatter:
         if self.indices is not ElementType.INT64:
             source = writer.temporary("indices")
             writer.node("Cast", [operands[0]], [source], {"to": ONNX_ELEMENTS[ElementType.INT64]})
-        writer.node("Reshape", [source, _integers(writer, [-1, 1])], [column])
+        writer.node("Reshape", [source, integers(writer, [-1, 1])], [column])
         rows, places = _as_rows(writer, operands[1], self.width), writer.temporary("places")
-        writer.node("Expand", [column, _integers(writer, [1, self.width])], [places])
+        writer.node("Expand", [column, integers(writer, [1, self.width])], [places])
         writer.node("ScatterElements", [table, places, rows], outputs, {"axis": 0, "reduction": "add"})
 
 
@@ -172,7 +173,7 @@ def maxpool_gradient(emission: Emission, node: Node) -> Recipe:
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         hints = ("maxima", "places", "flat", "values", "shape", "size", "zeros", "sums")
         maxima, places, flat, values, shape, size, zeros, sums = (writer.temporary(hint) for hint in hints)
-        everything = _integers(writer, [-1])
+        everything = integers(writer, [-1])
         writer.node("MaxPool", [operands[0]], [maxima, places], attributes)
         writer.node("Reshape", [places, everything], [flat])
         writer.node("Reshape", [operands[1], everything], [values])
@@ -239,7 +240,3 @@ def upsample_linear_gradient(emission: Emission, node: Node) -> Recipe:
 def _require_adding_scatter(emission: Emission, name: str) -> None:
     if emission.opset < SCATTER_ADDS_SINCE:
         raise UnsupportedError(f"{name}: operator set {emission.opset} has no Scatter that adds")
-
-
-def _integers(writer: Writer, numbers: Sequence[int]) -> str:
-    return writer.constant(np.array(list(numbers), np.int64), "sizes")

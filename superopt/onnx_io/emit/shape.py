@@ -9,10 +9,11 @@ from fractions import Fraction
 import numpy as np
 
 from superopt.errors import UnsupportedError
-from superopt.ir.dimensions import Atom, Dimension, FloorDivision, symbols_of
-from superopt.ir.graph import GraphOperator, Node, NodeId, Value
+from superopt.ir.dimensions import Dimension
+from superopt.ir.graph import GraphOperator, Node, Value
 from superopt.ir.types import ElementType
 from superopt.onnx_io.emit.recipes import Emission, Number, Operand, Recipe, Writer
+from superopt.onnx_io.emit.runtime_shapes import RuntimeShape, integers
 from superopt.onnx_io.lifting.cuts import PAD_TAKES_OPERANDS, SLICE_TAKES_OPERANDS
 from superopt.onnx_io.protos import dtype_of
 from superopt.ops.base import axis_of
@@ -22,75 +23,6 @@ from superopt.ops.shape import Broadcast, Concat, Reshape, Split
 
 SQUEEZE_TAKES_OPERANDS = 13
 """The operator set since which Squeeze and Unsqueeze have axes as an operand."""
-
-
-class RuntimeShape:
-    """A shape as an ONNX tensor: an initialiser if all dimensions are known, else computed at run time.
-    ``reader`` is the node that uses it."""
-
-    def __init__(self, emission: Emission, reader: NodeId, dimensions: Sequence[Dimension]) -> None:
-        self._dimensions = tuple(dimensions)
-        labels = sorted(set[str]().union(*(symbols_of(dimension) for dimension in dimensions)))
-        self._sources = {label: emission.symbol_source(label, reader) for label in labels}
-
-    @property
-    def may_refuse_empty(self) -> bool:
-        """Whether a Reshape to it may fail for a tensor without elements: where a size is inferred beside
-        others that are copied as 0, or a size that is computed as 0 means a copy."""
-        return {0, -1} <= set(self._dimensions) or bool(self._sources)
-
-    @property
-    def operands(self) -> tuple[Operand, ...]:
-        """The tensors whose shapes are read."""
-        return tuple(Operand(value) for value, _ in self._sources.values())
-
-    def write(self, writer: Writer, names: Sequence[str]) -> str:
-        """Writes the nodes; ``names`` are those of ``operands``. Returns the name of the int64 vector."""
-        sizes: dict[str, str] = {}
-        for (label, (_, axis)), name in zip(self._sources.items(), names, strict=True):
-            shape = writer.temporary("shape")
-            writer.node("Shape", [name], [shape])
-            sizes[label] = self._calculate(writer, "Gather", shape, _integers(writer, [axis]), axis=0)
-        known = [dimension for dimension in self._dimensions if isinstance(dimension, int)]
-        if len(known) == len(self._dimensions):
-            return _integers(writer, known)
-        parts = [self._dimension(writer, dimension, sizes) for dimension in self._dimensions]
-        if len(parts) == 1:
-            return parts[0]
-        joined = writer.temporary("shape")
-        writer.node("Concat", parts, [joined], {"axis": 0})
-        return joined
-
-    def _dimension(self, writer: Writer, dimension: Dimension, sizes: dict[str, str]) -> str:
-        if isinstance(dimension, int):
-            return _integers(writer, [dimension])
-        total: str | None = None
-        for monomial, coefficient in dimension.terms:
-            factors = [self._atom(writer, atom, sizes) for atom in monomial]
-            if coefficient != 1 or not factors:
-                factors.append(_integers(writer, [coefficient]))
-            product = factors[0]
-            for factor in factors[1:]:
-                product = self._calculate(writer, "Mul", product, factor)
-            total = product if total is None else self._calculate(writer, "Add", total, product)
-        assert total is not None, "a symbolic dimension has terms"
-        return total
-
-    def _atom(self, writer: Writer, atom: Atom, sizes: dict[str, str]) -> str:
-        if isinstance(atom, FloorDivision):
-            top = self._dimension(writer, atom.numerator, sizes)
-            return self._calculate(writer, "Div", top, self._dimension(writer, atom.denominator, sizes))
-        return sizes[atom.name]
-
-    @staticmethod
-    def _calculate(writer: Writer, op_type: str, left: str, right: str, *, axis: int | None = None) -> str:
-        result = writer.temporary("size")
-        writer.node(op_type, [left, right], [result], None if axis is None else {"axis": axis})
-        return result
-
-
-def _integers(writer: Writer, numbers: Sequence[int]) -> str:
-    return writer.constant(np.array(numbers, np.int64), "shape")
 
 
 def reshaping(emission: Emission, node: Node, shape: tuple[Dimension, ...]) -> RuntimeShape:
@@ -140,7 +72,7 @@ def _single_axes(emission: Emission, node: Node, target: tuple[Dimension, ...]) 
         if writer.opset < SQUEEZE_TAKES_OPERANDS:
             writer.node(op_type, operands, outputs, {"axes": axes})
         else:
-            writer.node(op_type, [*operands, _integers(writer, axes)], outputs)
+            writer.node(op_type, [*operands, integers(writer, axes)], outputs)
 
     return Recipe(node.values, (Operand(node.inputs[0]),), write)
 
@@ -292,7 +224,7 @@ def _pad(emission: Emission, node: Node, padding: _Padding) -> Recipe:
             writer.node("Pad", operands, outputs, {"pads": pads, "value": number})
             return
         value = writer.constant(np.asarray(number).astype(dtype_of(element)), "number")
-        writer.node("Pad", [*operands, _integers(writer, pads), value], outputs)
+        writer.node("Pad", [*operands, integers(writer, pads), value], outputs)
 
     return Recipe(node.values, (Operand(padding.data),), write)
 
@@ -373,7 +305,7 @@ def _slices(emission: Emission, node: Node, axis: int, pieces: Sequence[tuple[Va
                 attributes = {"axes": [axis], "starts": [first], "ends": [last]}
                 writer.node("Slice", operands, [output], attributes)
             else:
-                numbers = [_integers(writer, [number]) for number in (first, last, axis)]
+                numbers = [integers(writer, [number]) for number in (first, last, axis)]
                 writer.node("Slice", [*operands, *numbers], [output])
 
     return Recipe(tuple(used), (Operand(node.inputs[0]),), write)

@@ -1,0 +1,101 @@
+"""Shapes as ONNX tensors, computed at run time where sizes are open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from onnx import TensorProto
+
+from superopt.ir.dimensions import Atom, Dimension, FloorDivision, Monomial, symbols_of
+from superopt.ir.graph import NodeId
+from superopt.onnx_io.emit.recipes import Emission, Operand, Writer
+
+_MAX_TAKES_INTEGERS = 12
+"""The operator set since which Max takes integers."""
+
+
+class RuntimeShape:
+    """A shape as an ONNX tensor: an initialiser if all dimensions are known, else computed at run time.
+    ``reader`` is the node that uses it."""
+
+    def __init__(self, emission: Emission, reader: NodeId, dimensions: Sequence[Dimension]) -> None:
+        self._dimensions = tuple(dimensions)
+        labels = sorted(set[str]().union(*(symbols_of(dimension) for dimension in dimensions)))
+        self._sources = {label: emission.symbol_source(label, reader) for label in labels}
+
+    @property
+    def may_refuse_empty(self) -> bool:
+        """Whether a Reshape to it may fail for a tensor without elements: where a size is inferred beside
+        others that are copied as 0, or a size that is computed as 0 means a copy."""
+        return {0, -1} <= set(self._dimensions) or bool(self._sources)
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """The tensors whose shapes are read."""
+        return tuple(Operand(value) for value, _ in self._sources.values())
+
+    def write(self, writer: Writer, names: Sequence[str]) -> str:
+        """Writes the nodes; ``names`` are those of ``operands``. Returns the name of the int64 vector."""
+        sizes: dict[str, str] = {}
+        for (label, (_, axis)), name in zip(self._sources.items(), names, strict=True):
+            shape = writer.temporary("shape")
+            writer.node("Shape", [name], [shape])
+            sizes[label] = self._calculate(writer, "Gather", shape, integers(writer, [axis]), axis=0)
+        known = [dimension for dimension in self._dimensions if isinstance(dimension, int)]
+        if len(known) == len(self._dimensions):
+            return integers(writer, known)
+        parts = [self._size(writer, dimension, sizes) for dimension in self._dimensions]
+        if len(parts) == 1:
+            return parts[0]
+        joined = writer.temporary("shape")
+        writer.node("Concat", parts, [joined], {"axis": 0})
+        return joined
+
+    def _size(self, writer: Writer, dimension: Dimension, sizes: dict[str, str]) -> str:
+        """A dimension, at least 1 where it is divided: of an image that is smaller than its window, ONNX
+        Runtime makes one output, as it rounds towards 0."""
+        size = self._dimension(writer, dimension, sizes)
+        if isinstance(dimension, int) or not any(_is_divided(monomial) for monomial, _ in dimension.terms):
+            return size
+        if writer.opset >= _MAX_TAKES_INTEGERS:
+            return self._calculate(writer, "Max", size, integers(writer, [1]))
+        is_empty, missing = writer.temporary("size"), writer.temporary("size")
+        writer.node("Equal", [size, integers(writer, [0])], [is_empty])
+        writer.node("Cast", [is_empty], [missing], {"to": TensorProto.INT64})
+        return self._calculate(writer, "Add", size, missing)
+
+    def _dimension(self, writer: Writer, dimension: Dimension, sizes: dict[str, str]) -> str:
+        if isinstance(dimension, int):
+            return integers(writer, [dimension])
+        total: str | None = None
+        for monomial, coefficient in dimension.terms:
+            factors = [self._atom(writer, atom, sizes) for atom in monomial]
+            if coefficient != 1 or not factors:
+                factors.append(integers(writer, [coefficient]))
+            product = factors[0]
+            for factor in factors[1:]:
+                product = self._calculate(writer, "Mul", product, factor)
+            total = product if total is None else self._calculate(writer, "Add", total, product)
+        assert total is not None, "a symbolic dimension has terms"
+        return total
+
+    def _atom(self, writer: Writer, atom: Atom, sizes: dict[str, str]) -> str:
+        if isinstance(atom, FloorDivision):
+            top = self._dimension(writer, atom.numerator, sizes)
+            return self._calculate(writer, "Div", top, self._dimension(writer, atom.denominator, sizes))
+        return sizes[atom.name]
+
+    @staticmethod
+    def _calculate(writer: Writer, op_type: str, left: str, right: str, *, axis: int | None = None) -> str:
+        result = writer.temporary("size")
+        writer.node(op_type, [left, right], [result], None if axis is None else {"axis": axis})
+        return result
+
+
+def _is_divided(monomial: Monomial) -> bool:
+    return any(isinstance(atom, FloorDivision) for atom in monomial)
+
+
+def integers(writer: Writer, numbers: Sequence[int]) -> str:
+    return writer.constant(np.array(numbers, np.int64), "shape")
