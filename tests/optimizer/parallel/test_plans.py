@@ -15,6 +15,7 @@ from superopt.ir.graph import Graph, Input
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.elementwise.activation import Relu
 from superopt.ops.elementwise.arithmetic import Add
+from superopt.ops.filled import Ones
 from superopt.ops.matrix import Matmul
 from superopt.optimizer.parallel.cluster_advice import repeated, suggest_cluster
 from superopt.optimizer.parallel.documents.plan_text import plan_from_json, plan_to_json
@@ -142,6 +143,16 @@ def test_the_baseline_of_speed_ups_is_the_fastest_device() -> None:
 def test_tensors_too_large_to_be_counted_are_refused() -> None:
     with pytest.raises(InvalidModelError, match=r"tensors of at most 1048576.00 GiB, got f32"):
         plannable(mlp(2**50, 8, 8))
+
+
+def test_sizes_are_given_to_operators_too() -> None:
+    editor = Graph.empty().edit()
+    x = editor.add(Input("x", TensorType(ElementType.FLOAT, (symbol("batch"), 3))))
+    ones = editor.add(Ones((symbol("batch"), 3)), ())
+    editor.set_outputs([editor.add(Add(), (x.value, ones.value)).value])
+    sized = plannable(editor.build(), {"batch": 8})
+    assert sized[ones.id].operator == Ones((8, 3))
+    assert sized.type_of(ones.value) == TensorType(ElementType.FLOAT, (8, 3))
 
 
 def test_pipelines_are_among_the_plans_for_a_deep_network() -> None:
