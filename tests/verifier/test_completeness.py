@@ -61,6 +61,10 @@ TRUE = (
         "transpose(split1[axis=-2](lookup(rms_normalization[epsilon=e](t, s), i)))"
         " => split1[axis=-1](transpose(rms_normalization[epsilon=e](lookup(t, i), s)))"
     ),
+    (
+        "layer_normalization[epsilon=e](lookup(t, i), g, b)"
+        " => lookup(layer_normalization[epsilon=e](t, g, b), i)"
+    ),
     "sqrt(power[exponent=2](relu(x))) => relu(x)",
     "scale(sub(exp(log(x)), x), full[value=1000000000]()) => full[value=0]()",
     "concat[axis=1](concat[axis=1](x, y), z) => concat[axis=1](x, concat[axis=1](y, z))",

@@ -302,6 +302,24 @@ def test_kernels_of_one_constant_need_as_many_channels() -> None:
     assert [format_condition(c) for c in found.conditions] == ["channels(x) = channels(y)"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["log(reduce_sum[axis=a](exp(x))) => x", "sqrt(reduce_sum[axis=a](mul(x, x))) => absolute(x)"],
+)
+def test_real_numbers_decide_where_functions_are_arbitrary_in_a_field(text: str) -> None:
+    found = infer_condition(parse_equation(text), load_axioms(), options=QUICK)
+    assert found is not None
+    assert found.proved
+    assert [format_condition(c) for c in found.conditions] == ["dim(x, a) = 1"]
+
+
+def test_a_law_of_logarithms_does_not_hold_for_one_exponent_only() -> None:
+    """It holds for 1, and for all others that are no even number."""
+    equation = parse_equation("log(power[exponent=v](x)) => scale(log(x), full[value=v])")
+    found = infer_condition(equation, load_axioms())
+    assert found is None or not found.exact
+
+
 def test_it_is_the_same_every_time() -> None:
     equation = parse_equation(CASES["odd kernels"].text)
     first, second = (infer_condition(equation, load_axioms(), options=QUICK) for _ in range(2))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from superopt.domains import FieldArray, PrimeFieldDomain
+from superopt.domains import FieldArray
 from superopt.errors import IllTypedError
 from superopt.instances.drawn import DrawnInstance
 from superopt.ir.terms import Equation
@@ -16,6 +16,7 @@ from superopt.rewriting.evaluation import evaluate_terms
 from superopt.rewriting.typing import Typing
 from superopt.verifier.certificates.definedness import is_total
 from superopt.verifier.refinement import awkward_inputs, difference_between
+from superopt.verifier.refute.watched_field import WatchedField
 
 _INPUTS = 2
 _INPUTS_IN_ALL_ORDERS = 24
@@ -26,7 +27,8 @@ def sides_agree(equation: Equation, instance: DrawnInstance, generator: np.rando
     """Whether types and values of both sides agree, for any omitted sizes; None if not known.
 
     It is not known if an output is 0 for all inputs, because the sides then agree by accident, for instance
-    because every window lies in the padding. Nor is it known if the field differs and real numbers do not.
+    because every window lies in the padding. Nor is it known if the field differs and real numbers do not,
+    but for functions that are arbitrary in the field.
     """
     unknown = False
     for typing in instance.typings:
@@ -47,11 +49,13 @@ def _agree(
     stack = _INPUTS_IN_ALL_ORDERS if _depends_on_order(equation) else _INPUTS
     try:
         with np.errstate(all="ignore"):
-            agrees = _agree_in_field(equation, typing, shapes, stack, generator)
+            domain = WatchedField()
+            agrees = _agree_in_field(equation, typing, shapes, stack, generator, domain)
             if agrees is not False and is_total(*equation.terms):
                 return agrees
-            differ = _differ_in_reals(equation, typing, instance.types, stack, generator)
-            return False if differ else agrees or None
+            if _differ_in_reals(equation, typing, instance.types, stack, generator):
+                return False
+            return (domain.has_arbitrary_functions or None) if agrees is False else agrees
     except IllTypedError:
         return None
 
@@ -62,8 +66,9 @@ def _agree_in_field(
     shapes: dict[str, tuple[int, ...]],
     stack: int,
     generator: np.random.Generator,
+    domain: WatchedField,
 ) -> bool | None:
-    domain, half = PrimeFieldDomain(), len(equation.left)
+    half = len(equation.left)
     arrays = {name: domain.random(generator, stack, shape) for name, shape in shapes.items()}
     values = evaluate_terms(equation.terms, typing, domain, arrays)
     if not all(map(_same_residues, values[:half], values[half:])):

@@ -3,7 +3,7 @@
 A time limit would give another answer on another machine or under another load. Z3 counts resources, but
 where polynomials meet uninterpreted functions (such as roots) it can compute for minutes without counting, so
 these queries are limited to a number of conflicts as well, and first asked without its procedure for systems
-of polynomials, one call of which may take that long.
+of polynomials, one call of which may take that long; with choices between numbers only so.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -120,7 +120,7 @@ def _answer(
     if _mixes_products_and_functions([question, *facts]):
         limits["max_conflicts"] = conflicts
         answer = _checked(question, facts, context, {**limits, "arith.nl.nra": False})
-        if _INCOMPLETE not in answer:
+        if _INCOMPLETE not in answer or _has_choices([question, *facts]):
             return answer
     return _checked(question, facts, context, limits)
 
@@ -146,6 +146,12 @@ def _checked(
 def _mixes_products_and_functions(expressions: Sequence[Expression]) -> bool:
     parts = tuple(_parts(expressions))
     return any(map(_is_product, parts)) and any(map(_is_uninterpreted, parts))
+
+
+def _has_choices(expressions: Sequence[Expression]) -> bool:
+    """Whether a number is chosen, as an element that an index selects: Z3 may compute without end about
+    systems of polynomials in each combination of them."""
+    return any(z3.is_app_of(part, z3.Z3_OP_ITE) and z3.is_arith(part) for part in _parts(expressions))
 
 
 def _parts(expressions: Sequence[Expression]) -> Iterator[z3.ExprRef]:

@@ -12,14 +12,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 
-from superopt.domains import FieldArray, PrimeFieldDomain
-from superopt.domains.prime_field import MODULUS
+from superopt.domains import FieldArray
 from superopt.errors import IllTypedError
 from superopt.instances.channels import Sizes
 from superopt.instances.drawn import DrawnInstances
@@ -30,6 +27,7 @@ from superopt.ir.types import TensorType
 from superopt.ops.traits import named
 from superopt.rewriting.evaluation import evaluate_terms
 from superopt.verifier.refinement import awkward_inputs, difference_between
+from superopt.verifier.refute.watched_field import WatchedField
 from superopt.verifier.seeds import chosen_seed, seed_of
 
 _IN_FLOATS = 12
@@ -134,53 +132,10 @@ def difference_of_types(equation: Equation, instance: Instance) -> str | None:
     return None
 
 
-class _Watched(PrimeFieldDomain):
-    """Domain that records whether a function was evaluated that is partial or not a ring operation, whether
-    one was arbitrary, and which elements depend on a division by 0, or on the root of a non-square or of a
-    negative shadow. The shadow of such elements is NaN."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_ring = True
-        self.has_arbitrary_functions = False
-        self.met_undefined = False
-
-    def reciprocal(self, array: FieldArray) -> FieldArray:
-        self.is_ring = False
-        return self._marked(super().reciprocal(array), array.residue == 0)
-
-    def sqrt(self, array: FieldArray) -> FieldArray:
-        self.is_ring = False
-        self.has_arbitrary_functions = True
-        root = super().sqrt(array)
-        no_square = root.residue * root.residue % MODULUS != array.residue
-        return self._marked(root, no_square | (array.shadow < 0))
-
-    def decided(self, array: FieldArray) -> npt.NDArray[np.bool_]:
-        """Return the elements that the field decides."""
-        shadow = array.shadow
-        return ~np.isnan(shadow) if self.met_undefined else np.ones(shadow.shape, np.bool_)
-
-    def _marked(self, array: FieldArray, undefined: npt.NDArray[np.bool_]) -> FieldArray:
-        if not undefined.any():
-            return array
-        self.met_undefined = True
-        return FieldArray(array.residue, array.exponent, np.where(undefined, np.nan, array.shadow))
-
-    def exp(self, array: FieldArray) -> FieldArray:
-        self.is_ring = False
-        return super().exp(array)
-
-    def apply(self, function: str, array: FieldArray, parameters: tuple[Fraction, ...] = ()) -> FieldArray:
-        self.is_ring = False
-        self.has_arbitrary_functions = True
-        return super().apply(function, array, parameters)
-
-
 def _difference_of_values(
     equation: Equation, instance: Instance, generator: np.random.Generator, stack: int, *, in_floats: bool
 ) -> tuple[str | None, str | None]:
-    domain = _Watched()
+    domain = WatchedField()
     try:
         in_field = _field_difference(equation, instance, generator, stack, domain)
     except IllTypedError as error:
@@ -201,7 +156,7 @@ def _field_difference(
     instance: Instance,
     generator: np.random.Generator,
     stack: int,
-    domain: _Watched,
+    domain: WatchedField,
 ) -> tuple[int, ...] | None:
     """Return the first element that differs and that the field decides on both sides, or None."""
     arrays: Mapping[str, FieldArray] = {
