@@ -197,6 +197,11 @@ class Schedule:
         share = 1 - EXPLANATION_SHARE - (_WRITING_SHARE if self.writing < self._writing_wanted else 0.0)
         enough = max((needed + self._writing_wanted) / (1 - EXPLANATION_SHARE), needed / share)
         budget = _STEP * math.ceil(max(enough, self.budget + _STEP) / _STEP)
+        if not self.running:
+            return (
+                f"{_seconds(spent)} went by before, and the model could not be run once in the rest; that "
+                f"needs a budget of at least {budget} s, perhaps more"
+            )
         return (
             f"{_seconds(spent)} went by before, loading the model takes {_seconds(self.loading)} and a run "
             f"{_seconds(self.running)}, so "

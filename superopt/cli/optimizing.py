@@ -16,7 +16,13 @@ from superopt.cli.output import Output, several
 from superopt.cli.run_progress import Loudness
 from superopt.cli.views.body import bodies_in_brief, print_bodies
 from superopt.cli.views.inventory import print_changes, print_table
-from superopt.cli.views.outcome import memory_pairs, outcome_pairs, training_pairs, written_pairs
+from superopt.cli.views.outcome import (
+    memory_pairs,
+    outcome_pairs,
+    simplified_pairs,
+    training_pairs,
+    written_pairs,
+)
 from superopt.cli.views.plan import print_plan
 from superopt.cli.views.size import frozen_pairs, size_pairs
 from superopt.cli.views.staleness import stale_warning
@@ -110,6 +116,7 @@ def _print_summary(report: Report, document: JsonObject, output: Output, warning
         **training_pairs(report.training),
         "rules": f"{report.rules.loaded} loaded, {report.rules.matched} matched, "
         f"{report.rules.applied} applied",
+        **simplified_pairs(report),
         **size_pairs(report.sizes.to_json()),
         "search": _search(report.search),
     }

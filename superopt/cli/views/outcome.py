@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -15,6 +16,7 @@ _EQUAL = "equal, but "
 """How the reasons begin why models with the same outputs were rejected."""
 
 _WEAK = "the outputs hardly depend on the inputs, or mostly on rounding"
+_MOST_KINDS = 3
 _UNDECIDED = "but undecided: "
 """In the reasons, where times were too uncertain to tell which model is faster."""
 
@@ -65,6 +67,18 @@ def written_pairs(report: Report) -> dict[str, object]:
 def _rejected(rejected: Mapping[str, object]) -> str:
     why = str(rejected["why"])
     return f"the model {_variant(rejected)}, because {why.removeprefix(_EQUAL)}"
+
+
+def simplified_pairs(report: Report) -> dict[str, object]:
+    """The summary line about what was rewritten before the search, the most frequent first; none where the
+    original is returned, or nothing was."""
+    if report.returned != "optimized" or not report.canonical:
+        return {}
+    kinds = Counter(step.what for step in report.canonical).most_common()
+    parts = [f"{count} times {what}" if count > 1 else what for what, count in kinds[:_MOST_KINDS]]
+    others = sum(count for _, count in kinds[_MOST_KINDS:])
+    rest = [several(others, "other change")] if others else []
+    return {"simplified": f"before the search: {'; '.join([*parts, *rest])}"}
 
 
 def training_pairs(section: object) -> dict[str, object]:
