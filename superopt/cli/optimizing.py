@@ -116,7 +116,7 @@ def _print_summary(report: Report, document: JsonObject, output: Output, warning
         **training_pairs(report.training),
         "rules": f"{report.rules.loaded} loaded, {report.rules.matched} matched, "
         f"{report.rules.applied} applied",
-        **simplified_pairs(report),
+        **simplified_pairs(report.returned, report.canonical),
         **size_pairs(report.sizes.to_json()),
         "search": _search(report.search),
     }

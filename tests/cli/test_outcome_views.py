@@ -7,7 +7,8 @@ import io
 import pytest
 
 from superopt.cli.output import Output
-from superopt.cli.views.outcome import outcome_pairs
+from superopt.cli.views.outcome import outcome_pairs, simplified_pairs
+from superopt.optimizer.canonical import CanonicalStep
 
 FALSE: dict[str, object] = {"rules": ["a1", "b2"], "equal": False, "why": "not equal: output y"}
 SLOW: dict[str, object] = {"rules": ["a1"], "equal": True, "why": "equal, but not certainly faster"}
@@ -57,3 +58,12 @@ def test_each_rejected_variant_has_its_line(report: dict[str, object], text: str
     shown = io.StringIO()
     Output(as_json=False, file=shown).pairs(outcome_pairs(report))
     assert shown.getvalue() == text
+
+
+def test_what_was_rewritten_before_the_search_is_counted() -> None:
+    kinds = {"an image of one row": 4, "two reshapes are one": 2, "it does nothing": 1, "a": 1, "b": 1}
+    steps = [CanonicalStep("canonicalise", kind, ()) for kind, times in kinds.items() for _ in range(times)]
+    line = "before the search: 4 times an image of one row; 2 times two reshapes are one; it does nothing"
+    assert simplified_pairs("optimized", steps) == {"simplified": f"{line}; 2 other changes"}
+    assert simplified_pairs("optimized", steps[:7]) == {"simplified": line}
+    assert simplified_pairs("optimized", []) == simplified_pairs("original", steps) == {}

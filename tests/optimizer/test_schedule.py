@@ -53,6 +53,7 @@ def test_a_budget_that_would_do_is_named_and_does() -> None:
     assert enough.deadline - enough.search_time().latest >= enough.judging - 1e-6
     assert "loading the model takes 2.0 s and a run 1.5 s" in schedule.advice()
     assert "takes 0.5 s and a run less than 0.01 s," in _schedule(5.0, 0.5, 1e-7).advice()
+    assert "the model could not be run once in the rest" in _schedule(5.0, 0.5, 0.0).advice()
 
 
 def test_what_takes_little_is_judged_until_nothing_is_left() -> None:

@@ -15,6 +15,8 @@ from superopt.journeys.replay import replay
 from superopt.onnx_io import LiftedModel, lift, load_model
 from superopt.optimizer import Measured, optimize
 from superopt.optimizer.check import names_apart
+from superopt.optimizer.check.guesses import Kind, OpenDimension
+from superopt.optimizer.check.inputs import InputPlan
 from superopt.optimizer.cost import MemoryCostStore
 from superopt.options import Options
 from tests.conftest import WithLibrary
@@ -150,3 +152,17 @@ def test_axes_that_are_called_alike_may_differ(tmp_path: Path, with_library: Wit
     assert list(written.graph.input) == list(flattened().graph.input)
     again = replay(flattened(), result.to_json(), database=database)
     assert again.to_bytes() == result.to_bytes()
+
+
+def test_sizes_that_were_given_are_named_where_nothing_runs() -> None:
+    dimensions = tuple(OpenDimension(name, (("x", axis),), Kind.LENGTH) for axis, name in enumerate("bh"))
+    assert InputPlan((), {}, dimensions, {}).refusal == (
+        "the original does not run on random inputs; give valid sizes of b, h (--dim b=SIZE), or --inputs"
+    )
+    assert InputPlan((), {}, dimensions, {"h": 300}).refusal == (
+        "the original does not run on random inputs at h=300, and at any sizes of b that were tried; "
+        "give other sizes, or --inputs"
+    )
+    assert InputPlan((), {}, dimensions, {"b": 1, "h": 300}).refusal == (
+        "the original does not run on random inputs at b=1, h=300; give other sizes, or --inputs"
+    )

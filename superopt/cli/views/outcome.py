@@ -10,6 +10,7 @@ from superopt.cli.output import several
 from superopt.cli.views.equivalence import errors_against
 
 if TYPE_CHECKING:
+    from superopt.optimizer.canonical import CanonicalStep
     from superopt.optimizer.pipeline.report import EquivalenceSummary, LatencySummary, Report
 
 _EQUAL = "equal, but "
@@ -69,12 +70,12 @@ def _rejected(rejected: Mapping[str, object]) -> str:
     return f"the model {_variant(rejected)}, because {why.removeprefix(_EQUAL)}"
 
 
-def simplified_pairs(report: Report) -> dict[str, object]:
+def simplified_pairs(returned: str, steps: Sequence[CanonicalStep]) -> dict[str, object]:
     """The summary line about what was rewritten before the search, the most frequent first; none where the
     original is returned, or nothing was."""
-    if report.returned != "optimized" or not report.canonical:
+    if returned != "optimized" or not steps:
         return {}
-    kinds = Counter(step.what for step in report.canonical).most_common()
+    kinds = Counter(step.what for step in steps).most_common()
     parts = [f"{count} times {what}" if count > 1 else what for what, count in kinds[:_MOST_KINDS]]
     others = sum(count for _, count in kinds[_MOST_KINDS:])
     rest = [several(others, "other change")] if others else []
