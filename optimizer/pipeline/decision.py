@@ -241,13 +241,14 @@ def rejection_reason(comparison: Comparison) -> str:
     measured = _measured(comparison)
     if not comparison.is_undecided:
         return f"but not certainly faster: {measured}"
+    rounds = "1 round" if comparison.rounds == 1 else f"{comparison.rounds} rounds"
     if comparison.share < _BUSY_SHARE:
         load, cores = os.getloadavg()[0], os.cpu_count()
         return (
             f"but undecided: the machine is too loaded (runs had a core for {comparison.share:.0%} of their "
-            f"time; load average {load:.1f} on {cores} cores): {measured} in {comparison.rounds} rounds"
+            f"time; load average {load:.1f} on {cores} cores): {measured} in {rounds}"
         )
-    return f"but undecided: {measured} in {comparison.rounds} rounds; a longer budget allows for more"
+    return f"but undecided: {measured} in {rounds}; a longer budget allows for more"
 
 
 def executed_difference(before: Executed | None, after: Executed | None) -> str:
