@@ -153,6 +153,10 @@ DIVIDED_RESHAPE = "reshape[shape=s](partition[axis=0, degree=d]"
 IN_FIELD = "differ in a prime field but not over real numbers"
 
 OUT_OF_REACH = (
+    (
+        ("rms_normalization[epsilon=e](lookup(t, i), g) => lookup(rms_normalization[epsilon=e](t, g), i)"),
+        "not validated",
+    ),
     ("power[exponent=20](x) => mul(power[exponent=10](x), power[exponent=10](x))", "no proof"),
     ("mul(power[exponent=e](x), power[exponent=f](x)) => power[exponent=e + f](x)", "no proof"),
     (
