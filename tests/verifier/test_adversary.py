@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+from collections.abc import Mapping
 
 import pytest
 
@@ -15,6 +17,7 @@ from tests.verifier.adversary.forge import described as described_forgery
 from tests.verifier.adversary.forge import forged, of_axioms, proved
 from tests.verifier.adversary.forgeries import FORGERIES
 from tests.verifier.adversary.judging import Outcome, all_judged, judged
+from tests.verifier.adversary.limits import TooLong, processor_seconds
 from tests.verifier.adversary.oracle import judge
 
 FALSE = (
@@ -104,3 +107,24 @@ def test_no_forged_certificate_of_something_false_is_accepted() -> None:
 def test_unaltered_certificates_are_there_to_forge() -> None:
     assert len(proved()) > 1000
     assert len(of_axioms()) > 500
+
+
+def test_a_limit_is_told_after_callbacks_of_the_garbage_collector() -> None:
+    """What these raise is lost."""
+
+    def busy(_phase: str, _info: Mapping[str, int]) -> None:
+        end = time.process_time() + 0.2
+        while time.process_time() < end:
+            pass
+
+    def endless() -> None:
+        gc.collect()
+        while True:
+            pass
+
+    gc.callbacks.append(busy)
+    try:
+        with pytest.raises(TooLong), processor_seconds(0.05):
+            endless()
+    finally:
+        gc.callbacks.remove(busy)
