@@ -239,7 +239,7 @@ class SimulatedTrial(Trial[PlannedVariant]):
         if self.verdicts:
             why = f"{most_promising(self.verdicts).why}; {why}"
         elif not self._is_checkable:
-            why = f"{why}: no rewritten graph can be checked in time"
+            why = f"{why}: no rewritten graph can be checked in time, a longer budget allows for it"
         return Verdict(variant, True, f"{why}; {predicted}", lowered())  # noqa: FBT003
 
     def _predicted(self, chosen: SimulatedPlan) -> str:
