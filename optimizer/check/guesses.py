@@ -104,7 +104,7 @@ def open_dimensions(
                 places.setdefault(size, []).append((port, axis))
     found: list[OpenDimension] = []
     for name, at in places.items():
-        is_state = any(port.name in states and axis == 1 for port, axis in at)
+        is_state = _named_kind(name, at) is None and any(p.name in states and axis == 1 for p, axis in at)
         kind = Kind.BATCH if is_state else _kind(name, at, alone=len(ports) == 1, sounds=is_sound)
         asked = [demanded.get((port.name, axis)) for port, axis in at]
         if kind in (Kind.HEIGHT, Kind.WIDTH):
@@ -155,15 +155,21 @@ def example(sizes: Mapping[str, int]) -> str:
     )
 
 
+def _named_kind(name: str, places: Sequence[tuple[Port, int]]) -> Kind | None:
+    """What the name says that the dimension counts; None if it says nothing, as a name that was made up."""
+    if name.startswith(f"{places[0][0].name}.") or _GENERATED.fullmatch(name):
+        return None
+    if _FIRST.fullmatch(name) and any(axis == 0 for _, axis in places):
+        return Kind.BATCH
+    return next((kind for pattern, kind in _NAMES if pattern.search(name)), None)
+
+
 def _kind(name: str, places: Sequence[tuple[Port, int]], *, alone: bool, sounds: bool) -> Kind:
     port, axis = places[0]
     rank = len(port.shape)
-    if not name.startswith(f"{port.name}.") and not _GENERATED.fullmatch(name):
-        if _FIRST.fullmatch(name) and any(place[1] == 0 for place in places):
-            return Kind.BATCH
-        found = next((kind for pattern, kind in _NAMES if pattern.search(name)), None)
-        if found is not None:
-            return found
+    found = _named_kind(name, places)
+    if found is not None:
+        return found
     image = image_axes(port)
     if image is not None and axis in image:
         return Kind.HEIGHT if axis == image[0] else Kind.WIDTH

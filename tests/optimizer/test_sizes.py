@@ -15,9 +15,10 @@ from superopt.journeys.replay import replay
 from superopt.onnx_io import LiftedModel, lift, load_model
 from superopt.optimizer import Measured, optimize
 from superopt.optimizer.check import names_apart
-from superopt.optimizer.check.guesses import Kind, OpenDimension
+from superopt.optimizer.check.guesses import Kind, OpenDimension, open_dimensions
 from superopt.optimizer.check.inputs import InputPlan
 from superopt.optimizer.cost import MemoryCostStore
+from superopt.optimizer.cost.runtime.ports import Port
 from superopt.options import Options
 from tests.conftest import WithLibrary
 from tests.onnx_io.kit import model, node, tensor, value, weight
@@ -166,3 +167,14 @@ def test_sizes_that_were_given_are_named_where_nothing_runs() -> None:
     assert InputPlan((), {}, dimensions, {"b": 1, "h": 300}).refusal == (
         "the original does not run on random inputs at b=1, h=300; give other sizes, or --inputs"
     )
+
+
+def test_a_name_says_more_than_the_axis_of_a_state() -> None:
+    """The second axis of a recurrent state is the batch, unless it is called otherwise."""
+    states = ("hidden", "h0")
+    ports = [
+        Port("hidden", "float32", ("batch", "encoder_sequence_length", 512)),
+        Port("h0", "float32", (2, "h0.1", 64)),
+    ]
+    kinds = {found.name: found.kind for found in open_dimensions(ports, {}, states)}
+    assert kinds == {"batch": Kind.BATCH, "encoder_sequence_length": Kind.LENGTH, "h0.1": Kind.BATCH}
