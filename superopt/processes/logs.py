@@ -23,7 +23,7 @@ _COLOURS: Palette = {logging.DEBUG: "2", logging.WARNING: "33", logging.ERROR: "
 _DIM = "2"
 _SHORT_ID = 8
 
-CONFIGURED, _JOB = "SUPEROPT_CHILD_LOGS", "SUPEROPT_CHILD_JOB"
+CONFIGURED, _JOB = "_SUPEROPT_CHILD_LOGS", "_SUPEROPT_CHILD_JOB"
 """Environment of child processes: arguments of ``configure`` as JSON, and the id of a job."""
 
 _request: ContextVar[str] = ContextVar("request", default="")
