@@ -67,13 +67,15 @@ class InputPlan:
     @property
     def refusal(self) -> str:
         """What to say of a model that ran on no inputs."""
+        if self.unsupported:
+            return self.unsupported
         names = [dimension.name for dimension in self.dimensions]
         given = ", ".join(f"{name}={self.given[name]}" for name in names if name in self.given)
         open_ = [name for name in names if name not in self.given]
         if not given:
-            return self.unsupported or f"{NOT_RUN}; {inputs_to_give(open_)}"
+            return f"{NOT_RUN}; {inputs_to_give(open_)}"
         other = f", and at any sizes of {', '.join(open_)} that were tried" if open_ else ""
-        return self.unsupported or f"{NOT_RUN} at {given}{other}; give other sizes, or --inputs"
+        return f"{NOT_RUN} at {given}{other}; give other sizes, or --inputs"
 
     def draw(self, random: Generator, sizes: Mapping[str, int], scale: str) -> dict[str, Array]:
         """Draws one set of inputs; raises UnsupportedError for a type that cannot be generated, MemoryError

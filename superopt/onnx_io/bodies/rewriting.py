@@ -266,10 +266,10 @@ def written_body(body: Body, lowered: LoweredModel) -> onnx.GraphProto:
     graph.metadata_props.extend(before.metadata_props)
     graph.input.extend(before.input)
     graph.output.extend(before.output)
-    stored = {tensor.name: tensor for tensor in lowered.source.proto.graph.initializer}
-    stored.update((tensor.name, tensor) for tensor in before.initializer)
+    declared = (*lowered.source.proto.graph.initializer, *before.initializer)
+    stored = {tensor.name: tensor for tensor in declared if not is_stub(tensor)}
     own = [
-        stored[name] if name in stored and not is_stub(stored[name]) else proto_of(tensor, name)
+        stored[name] if name in stored else proto_of(tensor, name)
         for name, tensor in lowered.shared.items()
         if name not in body.captured
     ]
