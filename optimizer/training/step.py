@@ -15,7 +15,7 @@ from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, SourceModel
 from superopt.onnx_io.bodies.branches import with_known_branches
 from superopt.onnx_io.bodies.functions import with_functions_inlined
 from superopt.onnx_io.changes.definitions import with_definitions
-from superopt.onnx_io.changes.freezing import freeze, open_axes
+from superopt.onnx_io.changes.freezing import freeze
 from superopt.onnx_io.lowering.extending import Extension, derived, extend, skeleton
 from superopt.onnx_io.protos import dtype_of
 from superopt.onnx_io.training.parameters import overridable_parameters
@@ -26,6 +26,7 @@ from superopt.ops.filled import Full
 from superopt.ops.gradients.transposes import SumTo
 from superopt.optimizer.parallel.topology import DeviceKind
 from superopt.optimizer.pipeline.runnable import loads, loads_lowered
+from superopt.optimizer.training.advice import advice
 from superopt.optimizer.training.builder import StepBuilder
 from superopt.optimizer.training.description import (
     PROPERTY,
@@ -40,7 +41,7 @@ from superopt.optimizer.training.description import (
     require_interface,
 )
 from superopt.optimizer.training.gradients.one_node_sums import with_sums_in_one_node
-from superopt.optimizer.training.gradients.reverse import NoGradientError, differentiate, may_vary
+from superopt.optimizer.training.gradients.reverse import differentiate, may_vary
 from superopt.optimizer.training.losses import add_cotangents, add_loss
 from superopt.optimizer.training.metadata import is_step
 from superopt.optimizer.training.parts import (
@@ -126,13 +127,11 @@ class _Step:
         self._settings = settings
         self._adjoints = adjoints
         self._device = device
+        self._parameters: Mapping[str, Value] = {}
 
     def advice(self, error: UnsupportedError) -> str:
         """What to try where a gradient does not exist."""
-        sized = not isinstance(error, NoGradientError) or error.for_its_sizes
-        names = list(dict.fromkeys(axis.name for axis in open_axes(self._source))) if sized else []
-        sizes = f"fix open sizes ({', '.join(names)}) with --freeze NAME=SIZE, or " if names else ""
-        return f"{sizes}keep the parameters before it with --frozen"
+        return advice(error, self._source, self._parameters)
 
     def build(self) -> BuiltStep:
         forward = self._forward(self._settings.model.frozen)
@@ -210,9 +209,10 @@ class _Step:
         proto = with_definitions(trained.model)
         lifted = lift(derived(self._source, proto), for_gradients=True)
         inputs = inputs_by_name(lifted.graph)
+        self._parameters = {name: inputs[name] for name in names}
         return Forward(
             lifted,
-            {name: inputs[name] for name in names},
+            self._parameters,
             trained.statistics,
             SEED if trained.uses_seed else None,
             trained.notes,
@@ -385,11 +385,11 @@ def _forward_settings(settings: StepSettings) -> ForwardSettings:
     )
 
 
-__all__ = ["BuiltStep", "build_step"]
-
-
 def _returning(graph: Graph, outputs: Iterable[Value]) -> Graph:
     """The graph with these outputs."""
     editor = graph.edit()
     editor.set_outputs(tuple(outputs))
     return editor.build()
+
+
+__all__ = ["BuiltStep", "build_step"]

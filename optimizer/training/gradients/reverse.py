@@ -45,12 +45,15 @@ def differentiate(
 
 
 class NoGradientError(UnsupportedError):
-    """A node without a gradient lies between what is differentiated and what it is differentiated for;
-    ``for_its_sizes`` if it may have one when more sizes are known."""
+    """A node without a gradient lies between what is differentiated and what it is differentiated for,
+    of which it depends on ``sources``; ``for_its_sizes`` if it may have one when more sizes are known."""
 
-    def __init__(self, message: str, node: NodeId, *, for_its_sizes: bool = True) -> None:
+    def __init__(
+        self, message: str, node: NodeId, sources: tuple[Value, ...], *, for_its_sizes: bool = True
+    ) -> None:
         super().__init__(message)
         self.node = node
+        self.sources = sources
         self.for_its_sizes = for_its_sizes
 
 
@@ -114,6 +117,7 @@ class _Reverse:
                 f"{self._describe(cause)} has no gradient: it lies between the loss and a parameter, and "
                 f"stays as it is ({reason})",
                 node.id,
+                self._sources(node),
                 for_its_sizes=any(words in reason for words in _OF_SIZES),
             )
         try:
@@ -129,7 +133,17 @@ class _Reverse:
                     if slot not in operator.conditions:
                         self._terms[node.inputs[slot]].append(self._builder.gradient(node, slot, cotangent))
         except (UnsupportedError, IllTypedError) as error:
-            raise NoGradientError(f"{self._describe(node)}: {error}", node.id) from error
+            raise NoGradientError(f"{self._describe(node)}: {error}", node.id, self._sources(node)) from error
+
+    def _sources(self, node: Node) -> tuple[Value, ...]:
+        """What is differentiated for, as far as the node depends on it."""
+        waiting, before = [node.id], set[NodeId]()
+        while waiting:
+            reached = waiting.pop()
+            if reached in self._active and reached not in before:
+                before.add(reached)
+                waiting += [value.node for value in self._graph[reached].inputs]
+        return tuple(value for value in self._wrt if value.node in before)
 
     def _cause(self, node: Node) -> Node:
         """The node to name for an opaque one: the first before it that leaves the rank of a tensor open."""

@@ -331,8 +331,26 @@ def test_a_parameter_behind_an_opaque_node_is_named() -> None:
         helper.make_node("Det", ["y"], ["logits"], name="volume"),
     ]
     model = model_of(nodes, weights, {"x": (BATCH, 3, 3)}, {"logits": (BATCH,)})
-    with pytest.raises(UnsupportedError, match=r"node 'volume' \(Det\) has no gradient"):
+    with pytest.raises(UnsupportedError, match=r"node 'volume' \(Det\) has no gradient") as refused:
         built(model, StepSettings(loss=LossSettings("mse"), update=SGD))
+    assert str(refused.value).endswith(
+        "; every parameter that is trained lies before it, so that keeping them leaves none to train"
+    )
+
+
+def test_the_parameters_to_keep_are_named() -> None:
+    """Those before the node without a gradient, and no others; with them kept there is a step."""
+    weights = {"w": np.eye(3, dtype=np.float32), "v": np.ones(BATCH, np.float32)}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["y"]),
+        helper.make_node("Det", ["y"], ["volumes"]),
+        helper.make_node("Mul", ["volumes", "v"], ["logits"]),
+    ]
+    model = model_of(nodes, weights, {"x": (BATCH, 3, 3)}, {"logits": (BATCH,)})
+    with pytest.raises(UnsupportedError, match=r"keep the parameters before it with --frozen 'w'$"):
+        built(model, StepSettings(loss=LossSettings("mse"), update=SGD))
+    settings = StepSettings(loss=LossSettings("mse"), update=SGD, model=ModelSettings(frozen=("w",)))
+    assert built(model, settings)
 
 
 @pytest.mark.parametrize(
