@@ -82,7 +82,8 @@ class Domain(ABC, Generic[A]):
 
     @abstractmethod
     def apply(self, function: str, array: A, parameters: tuple[Fraction, ...] = ()) -> A:
-        """A named elementwise function outside the ring: ``erf``, ``log``, ``power``."""
+        """A named elementwise function outside the ring: ``cos``, ``erf``, ``log``, ``power``,
+        ``sin``."""
 
     def rational(self, value: Fraction | int | float) -> A:
         """A number as a 0-d array, in a stack of length 1."""

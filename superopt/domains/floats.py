@@ -109,7 +109,7 @@ class FloatDomain(Domain[Array]):
             return np.sqrt(array)
 
     def apply(self, function: str, array: Array, parameters: tuple[Fraction, ...] = ()) -> Array:
-        """``erf``, ``log`` and ``power`` by numpy and math."""
+        """``cos``, ``erf``, ``log``, ``power`` and ``sin`` by numpy and math."""
         try:
             implementation = _FUNCTIONS[function]
         except KeyError:
@@ -126,6 +126,16 @@ def _erf(array: Array, _parameters: tuple[Fraction, ...]) -> Array:
     return np.vectorize(math.erf, otypes=[np.float64])(array)
 
 
+def _sin(array: Array, _parameters: tuple[Fraction, ...]) -> Array:
+    with np.errstate(invalid="ignore"):
+        return np.sin(array)
+
+
+def _cos(array: Array, _parameters: tuple[Fraction, ...]) -> Array:
+    with np.errstate(invalid="ignore"):
+        return np.cos(array)
+
+
 def _log(array: Array, _parameters: tuple[Fraction, ...]) -> Array:
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.log(array)
@@ -137,7 +147,9 @@ def _power(array: Array, parameters: tuple[Fraction, ...]) -> Array:
 
 
 _FUNCTIONS: Mapping[str, Callable[[Array, tuple[Fraction, ...]], Array]] = {
+    "cos": _cos,
     "erf": _erf,
     "log": _log,
     "power": _power,
+    "sin": _sin,
 }

@@ -11,7 +11,7 @@ than their error bounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
@@ -194,12 +194,16 @@ class PartialDomain(Domain[PartialArray]):
     def apply(
         self, function: str, array: PartialArray, parameters: tuple[Fraction, ...] = ()
     ) -> PartialArray:
-        """``erf``, ``log``, and ``power`` with non-negative exponents."""
+        """``cos``, ``erf``, ``log``, ``sin``, and ``power`` with non-negative exponents."""
         match function:
+            case "cos":
+                return self._wave(np.cos, array)
             case "erf":
                 return self._erf(array)
             case "log":
                 return self._log(array)
+            case "sin":
+                return self._wave(np.sin, array)
             case "power" if parameters[0].denominator == 1:
                 return self._whole_power(array, int(parameters[0]))
             case "power":
@@ -211,6 +215,10 @@ class PartialDomain(Domain[PartialArray]):
         value = np.vectorize(math.erf, otypes=[np.float64])(array.value)
         rounding = np.where((array.value == 0) & (array.error == 0), 0.0, _FUNCTION)
         return _known(value, 2 * array.error + rounding, array.undefined)
+
+    def _wave(self, function: Callable[[Floats], Floats], array: PartialArray) -> PartialArray:
+        rounding = np.where((array.value == 0) & (array.error == 0), 0.0, _FUNCTION)
+        return _known(function(array.value), np.minimum(array.error, 2) + rounding, array.undefined)
 
     def _log(self, array: PartialArray) -> PartialArray:
         x, error = array.value, array.error

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 from functools import reduce
+from math import prod
 from typing import cast
 
 import numpy as np
@@ -27,6 +28,8 @@ from superopt.domains.base import Array
 from superopt.domains.objects import ObjectDomain
 
 _MOST_FACTORS = 6
+_PARITIES = {"cos": 1, "erf": -1, "sin": -1}
+"""1 for functions that are even, -1 for those that are odd."""
 
 
 class SymbolicDomain(ObjectDomain):
@@ -190,20 +193,21 @@ class SymbolicDomain(ObjectDomain):
 
     def apply(self, function: str, array: Array, parameters: tuple[Fraction, ...] = ()) -> Array:
         """An uninterpreted function for every name and its parameters. The logarithm of a product is a sum
-        of logarithms: of exponentials always, of other factors where all of them are positive. ``erf`` is
-        odd."""
+        of logarithms: of exponentials always, of other factors where all of them are positive. ``erf`` and
+        ``sin`` are odd, ``cos`` is even."""
         if function == "log":
             return self._each(array, self._logarithm)
-        if function == "erf":
-            return self._each(array, self._error_function)
+        if function in _PARITIES:
+            return self._each(array, lambda x: self._odd_or_even(function, x))
         name = "_".join((function, *(str(p) for p in parameters)))
         return self._each(array, lambda x: self._function(name, self._normal(x)))
 
-    def _error_function(self, value: z3.ArithRef) -> z3.ArithRef:
+    def _odd_or_even(self, function: str, value: z3.ArithRef) -> z3.ArithRef:
         argument = self._normal(value)
         if _is_negative(argument):
-            return _number(-self._function("erf", self._normal(-argument)))
-        return self._function("erf", argument)
+            of_positive = self._function(function, self._normal(-argument))
+            return _number(_PARITIES[function] * of_positive)
+        return self._function(function, argument)
 
     def _logarithm(self, value: z3.ArithRef) -> z3.ArithRef:
         argument = self._normal(value)
@@ -347,10 +351,15 @@ def _linear_terms(polynomial: z3.ArithRef) -> list[tuple[int, z3.ArithRef]] | No
 
 
 def _is_negative(polynomial: z3.ArithRef) -> bool:
-    """Whether the coefficient of the first summand is negative."""
-    first = polynomial.arg(0) if z3.is_add(polynomial) else polynomial
-    factors = first.children() if z3.is_mul(first) else [first]
-    return z3.is_rational_value(factors[0]) and cast("z3.RatNumRef", factors[0]).as_fraction() < 0
+    """Whether one summand has a negative coefficient: the same one of a polynomial and of its negative."""
+    summands = cast("list[z3.ArithRef]", polynomial.children()) if z3.is_add(polynomial) else [polynomial]
+    coefficients: dict[tuple[int, ...], Fraction] = {}
+    for summand in summands:
+        parts = cast("list[z3.ArithRef]", summand.children()) if z3.is_mul(summand) else [summand]
+        numbers = [cast("z3.RatNumRef", part).as_fraction() for part in parts if z3.is_rational_value(part)]
+        monomial = tuple(part.get_id() for part in parts if not z3.is_rational_value(part))
+        coefficients[monomial] = prod(numbers, start=Fraction(1))
+    return coefficients[max(coefficients)] < 0
 
 
 def _times(left: z3.ArithRef, right: z3.ArithRef) -> z3.ArithRef:

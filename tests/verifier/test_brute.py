@@ -47,7 +47,7 @@ PRODUCTS = (STRASSEN, DOT, product_algorithm(2, 1, 3), STRASSEN[::-1], (DOT[0], 
 IMAGE = (2, 4, 5, 6)
 CASES: list[tuple[str, dict[str, object], list[tuple[int, ...]]]] = [
     *((name, {}, [(2, 3), (2, 3)]) for name in ("add", "sum", "sub", "mul", "div", "maximum", "minimum")),
-    *((name, {}, [(2, 3)]) for name in ("identity", "sqrt", "relu", "sigmoid", "tanh", "hard_swish", "silu", "erf", "gelu", "log", "absolute", "leaky_relu", "softplus", "elu")),
+    *((name, {}, [(2, 3)]) for name in ("identity", "sqrt", "relu", "sigmoid", "tanh", "hard_swish", "silu", "erf", "gelu", "log", "absolute", "leaky_relu", "softplus", "elu", "sin", "cos")),
     *((name, {}, [(2, 3), (2, 3)]) for name in ("greater", "equal", "logical_and", "logical_or")),
     ("logical_not", {}, [(2, 3)]),
     *(("lookup", {}, [table, (3,)]) for table in ((4, 5), (1, 2), (3,), (2, 2, 2), ())),

@@ -124,7 +124,7 @@ class DualDomain(Domain[Dual[A]]):
         return self._chained(root, array, lambda: self._base.reciprocal(self._base.add(root, root)))
 
     def apply(self, function: str, array: Dual[A], parameters: tuple[Fraction, ...] = ()) -> Dual[A]:
-        """``erf``, ``log`` and ``power``; raises UnsupportedError for another function."""
+        """``cos``, ``erf``, ``log``, ``power`` and ``sin``; raises UnsupportedError for another function."""
         value = self._base.apply(function, array.value, parameters)
         return self._chained(value, array, lambda: self._slope(function, array.value, parameters))
 
@@ -142,13 +142,17 @@ class DualDomain(Domain[Dual[A]]):
             case "erf", ():
                 bell = base.exp(base.negate(base.multiply(array, array)))
                 return base.multiply(bell, base.rational(TWO_BY_ROOT_OF_PI))
+            case "sin", ():
+                return base.apply("cos", array)
+            case "cos", ():
+                return base.negate(base.apply("sin", array))
             case "log", ():
                 return base.reciprocal(array)
             case "power", (exponent,):
                 (lower,) = Power(exponent - 1).evaluate(base, array)
                 return base.multiply(lower, base.rational(exponent))
             case _:
-                raise UnsupportedError(f"{function}: expected erf, log or power, whose derivatives are known")
+                raise UnsupportedError(f"{function}: expected a function whose derivative is known")
 
     def _linear(self, function: Callable[[A], A], array: Dual[A]) -> Dual[A]:
         return Dual(function(array.value), None if array.tangent is None else function(array.tangent))

@@ -84,11 +84,15 @@ class JaxDomain(Domain[Any]):
         return self._numpy.sqrt(array)
 
     def apply(self, function: str, array: Any, parameters: tuple[Fraction, ...] = ()) -> Any:
-        """``erf``, ``log`` and ``power``."""
+        """``cos``, ``erf``, ``log``, ``power`` and ``sin``."""
         if function == "power":
             return self._numpy.power(array, float(parameters[0]))
         if function == "log":
             return self._numpy.log(array)
+        if function == "sin":
+            return self._numpy.sin(array)
+        if function == "cos":
+            return self._numpy.cos(array)
         if function == "erf":
             return self._jax.lax.erf(array)
         raise UnsupportedError(f"no implementation of {function} in JAX")

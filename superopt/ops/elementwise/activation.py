@@ -217,6 +217,32 @@ class Erf(UnaryElementwise):
 
 @register
 @dataclass(frozen=True, slots=True)
+class Sine(UnaryElementwise):
+    """The sine of an angle in radians."""
+
+    name: ClassVar[str] = "sin"
+    onnx: ClassVar[OnnxForm | None] = OnnxForm("Sin", since=7)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """The named function ``sin``."""
+        return (domain.apply("sin", arrays[0]),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Cosine(UnaryElementwise):
+    """The cosine of an angle in radians."""
+
+    name: ClassVar[str] = "cos"
+    onnx: ClassVar[OnnxForm | None] = OnnxForm("Cos", since=7)
+
+    def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
+        """The named function ``cos``."""
+        return (domain.apply("cos", arrays[0]),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
 class Gelu(UnaryElementwise):
     """x/2 (1 + erf(x / sqrt 2)), or its tanh approximation."""
 

@@ -119,7 +119,21 @@ SHAPES: Mapping[str, ShapeOf] = {
         ("add", "sum", "sub", "mul", "div", "identity", "sqrt", "power", "relu", "sigmoid"), _same
     ),
     **dict.fromkeys(
-        ("tanh", "hard_sigmoid", "hard_swish", "silu", "erf", "gelu", "exp", "log", "softplus", "elu"), _same
+        (
+            "tanh",
+            "hard_sigmoid",
+            "hard_swish",
+            "silu",
+            "erf",
+            "gelu",
+            "exp",
+            "log",
+            "softplus",
+            "elu",
+            "sin",
+            "cos",
+        ),
+        _same,
     ),
     **dict.fromkeys(("maximum", "minimum", "absolute", "clip", "leaky_relu"), _same),
     **dict.fromkeys(
@@ -149,6 +163,8 @@ VALUES: Mapping[str, ValueOf] = {
     "power": power,
     "relu": lambda _, x: np.maximum(x, 0),
     "sigmoid": lambda _, x: sigmoid(x),
+    "sin": lambda _, x: np.sin(x),
+    "cos": lambda _, x: np.cos(x),
     "tanh": lambda _, x: np.tanh(x),
     "hard_sigmoid": _hard_sigmoid,
     "hard_swish": lambda _, x: x * np.clip(x / 6 + 0.5, 0, 1),
