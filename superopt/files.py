@@ -194,7 +194,8 @@ def remove_unfinished(path: Path, process: int) -> None:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Writes the file whole or not at all; raises InvalidOptionError where it cannot."""
+    """Writes the file whole or not at all; raises InvalidOptionError where it cannot, and BrokenPipeError
+    where the reader of a pipe has ended."""
     try:
         require_writable(path)
         if is_stream(path):
@@ -203,6 +204,8 @@ def write_atomically(path: Path, content: bytes) -> None:
             return
         with atomic_path(path) as part:
             part.write_bytes(content)
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise InvalidOptionError(f"{path}: cannot be written: {error.strerror or error}") from error
 

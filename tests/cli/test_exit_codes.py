@@ -80,8 +80,9 @@ def test_a_signal_ends_a_command_with_the_code(code: int, tmp_path: Path) -> Non
         assert running.wait(60) == code
 
 
-def test_a_reader_that_leaves_is_no_answer(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "superopt", "axioms", "list"]
+@pytest.mark.parametrize("arguments", [("axioms", "list"), ("library", "export", "-")], ids=" ".join)
+def test_a_reader_that_leaves_is_no_answer(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "superopt", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as running:
         assert running.stdout is not None
         assert running.stderr is not None

@@ -14,6 +14,7 @@ from superopt.ir.terms import Equation
 from superopt.ir.types import ElementType, TensorType
 from superopt.rewriting.typing import type_equation
 from superopt.verifier import Status, verify
+from superopt.verifier.goal import Options
 from superopt.verifier.prove import proof_search
 from superopt.verifier.prove.chain import ChainChecker, instantiated
 from superopt.verifier.prove.congruence import Congruence
@@ -21,6 +22,7 @@ from superopt.verifier.prove.proof_search import PATIENT, QUICK, Proof, prove
 from superopt.verifier.prove.smtlib import Relevance, Vocabulary, axiom_command
 from superopt.verifier.prove.solver import SolverLimits, Strategy, ask, least
 from superopt.verifier.refute.refutation import Effort, refute
+from superopt.verifier.verification import decide
 
 
 def _prove(text: str, axioms: AxiomSet) -> Proof:
@@ -168,3 +170,12 @@ def test_a_number_that_is_no_degree_makes_no_instance_of_an_axiom_about_degrees(
     """reduce(replicate(x)) = scale(x, full[value=d]()) says nothing for -1; the rest is a proof."""
     verdict = verify(parse_equation(goal), load_axioms())
     assert verdict.axioms_used == ("sub-is-negated-add", "sub-of-add"), verdict.reason
+
+
+@pytest.mark.parametrize("limits", [SolverLimits(resources=50_000), SolverLimits(resources=400_000)])
+def test_a_limit_of_the_search_is_one_whatever_the_solver_calls_it(limits: SolverLimits) -> None:
+    """Z3 says that it was cancelled, cvc5 that its resources are spent."""
+    rule = parse_equation("mul(power[exponent=a](x), power[exponent=b](x)) => power[exponent=a+b](x)")
+    verdict = decide(rule, load_axioms(), options=Options(limits=limits))
+    assert verdict.status is Status.UNPROVED
+    assert "canceled" not in verdict.reason

@@ -19,6 +19,9 @@ from superopt.verifier.prove.proof_search import QUICK, Proof, prove
 from superopt.verifier.prove.solver import AxiomInstance, least
 
 _UNKNOWN = "unknown: "
+_CANCELED = "canceled"
+"""Reason of Z3 at its limit of resources."""
+
 _NO_CHAIN = Failure("no chain connects the sides")
 
 
@@ -45,7 +48,8 @@ def _in_words(reason: str) -> str:
         return "the axioms do not give it (sat)"
     if reason.startswith(_UNKNOWN):
         cause = reason.removeprefix(_UNKNOWN)
-        return f"the search ended {'at its limits' if 'resource' in cause else 'without one'} ({cause})"
+        limited = "resource" in cause or cause == _CANCELED
+        return "the search ended at its limits" if limited else f"the search ended without one ({cause})"
     return reason
 
 

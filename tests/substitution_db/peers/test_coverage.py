@@ -54,6 +54,13 @@ def of_text(path: Path, *rules: str) -> tuple[PeerRule, ...]:
             1,
             "where groups(x, y) = 1, and nowhere else (",
         ),
+        (
+            "scale(relu(x), full[value=a]()) => relu(scale(x, full[value=a]()))",
+            Answer.CONDITIONAL,
+            False,
+            None,
+            "as scale(relu(x), full[value=1]) => relu(scale(x, full[value=1])), and sometimes elsewhere (",
+        ),
         ("tanh(x) => sigmoid(x)", Answer.REFUTED, False, None, "x: f32"),
         (
             "relu(x) => add(x, y)",
@@ -241,6 +248,8 @@ def test_import(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
     false = rule_id(parse_equation("tanh(x) => sigmoid(x)"))
     assert refuted.startswith(f"{false}  is false: x: f32[")
     assert counts == "2 new candidates, 1 known before, 2 left out; next: superopt library verify"
+    assert run(["library", "import", str(path), "--database", database]) == 0
+    assert "0 new candidates, 3 known before, 2 left out\n" in capsys.readouterr().out
     assert run(["library", "import", str(path), "--database", database, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
         "new": 0,

@@ -170,9 +170,8 @@ def import_rules(
     for rule, found in refuted.items():
         output.line(f"{rule}  is false: {found}")
     without = f", {len(left_out)} left out" if left_out else ""
-    output.line(
-        f"{added.new} new candidates, {added.known} known before{without}; next: superopt library verify"
-    )
+    then = "; next: superopt library verify" if added.new else ""
+    output.line(f"{added.new} new candidates, {added.known} known before{without}{then}")
 
 
 def _refuted(database: Database, added: Added, jobs: int) -> dict[str, str]:

@@ -183,6 +183,9 @@ def _condition(found: Conditional) -> str:
 
 
 def _where(equation: Equation) -> str:
+    """The conditions; the equation itself if it has none, because a number that it asks for is in it."""
+    if not equation.conditions:
+        return f"as {format_equation(equation)}"
     return f"where {', '.join(format_condition(condition) for condition in equation.conditions)}"
 
 
