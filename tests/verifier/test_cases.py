@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
@@ -196,16 +197,29 @@ def test_too_many_cases_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
         list(cases_of(parse_equation("concat[axis=a](x, y) => concat[axis=a](x, y)"), 4))
 
 
+REFUSALS = (
+    "^a condition relates",
+    "^what values (rows|algorithm)=. takes is not known",
+    "^at which sizes (reshape|upsample_linear_gradient) is well-typed is not known",
+    "^whether an open degree divides .* has too many cases",
+    "^how a divided tensor lies that is reshaped",
+    "^a shape that is left out may be of any rank",
+    "^. stands for several attributes: degree, value",
+    "^to find all cases takes more than",
+)
+
+
 def test_axioms_have_cases() -> None:
-    """All but those whose sizes are compared, or round in two ways."""
-    without: list[str] = []
-    for axiom in load_axioms().equations[::7]:
+    """All but few, and of each of these it is said why."""
+    refused: dict[str, str] = {}
+    axioms = load_axioms().equations
+    for axiom in axioms:
         try:
-            if not any(True for _ in cases_of(axiom, min(5, largest_rank(axiom)))):
-                without.append(axiom.name)
-        except SuperoptError:
-            without.append(axiom.name)
-    assert len(without) <= 8, without
+            assert any(True for _ in cases_of(axiom, min(5, largest_rank(axiom)))), axiom.name
+        except SuperoptError as error:
+            refused[axiom.name] = str(error)
+    assert len(refused) < len(axioms) / 25, refused
+    assert all(any(re.search(reason, said) for reason in REFUSALS) for said in refused.values()), refused
 
 
 def test_a_case_is_not_dropped_if_numbers_fit(monkeypatch: pytest.MonkeyPatch) -> None:
