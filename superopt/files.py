@@ -196,7 +196,7 @@ def remove_unfinished(path: Path, process: int) -> None:
 def write_atomically(path: Path, content: bytes) -> None:
     """Writes the file whole or not at all; raises InvalidOptionError where it cannot, and BrokenPipeError
     where the reader of a pipe has ended."""
-    try:
+    with refusing_what_fails(path):
         require_writable(path)
         if is_stream(path):
             with _opened(path) as stream:
@@ -204,6 +204,14 @@ def write_atomically(path: Path, content: bytes) -> None:
             return
         with atomic_path(path) as part:
             part.write_bytes(content)
+
+
+@contextmanager
+def refusing_what_fails(path: Path) -> Generator[None]:
+    """Turns an error of the system in the block, which writes to the path, into an InvalidOptionError; a
+    BrokenPipeError stays one."""
+    try:
+        yield
     except BrokenPipeError:
         raise
     except OSError as error:

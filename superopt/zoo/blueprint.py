@@ -13,7 +13,14 @@ import onnx
 from onnx import TensorProto
 
 from superopt.errors import InvalidOptionError
-from superopt.files import atomic_path, is_discarded, is_stream, require_writable, write_atomically
+from superopt.files import (
+    atomic_path,
+    is_discarded,
+    is_stream,
+    refusing_what_fails,
+    require_writable,
+    write_atomically,
+)
 from superopt.zoo.streaming import BYTES_PER_NUMBER, serialized
 from superopt.zoo.weights import Draw, Stream
 
@@ -70,18 +77,16 @@ class Blueprint:
         """Writes the network atomically and returns the number of bytes. Weights of more than
         ``inline_limit`` bytes go to a separate file that is named after its content; they are generated in
         pieces of at most one tensor. Raises InvalidOptionError where the files cannot be written, or a stream
-        cannot hold the weights."""
+        cannot hold the weights, and BrokenPipeError where the reader of a pipe has ended."""
         if is_discarded(path):
             return 0
-        try:
+        with refusing_what_fails(path):
             if self.weight_bytes <= (PROTO_LIMIT if is_stream(path) else inline_limit):
                 with atomic_path(path) as part, part.open("wb") as file:
                     for piece in serialized(self.skeleton, self.draws, Stream(seed)):
                         file.write(piece)
                     return file.tell()
             return self._save_with_data(path, seed)
-        except OSError as error:
-            raise InvalidOptionError(f"{path} cannot be written: {error.strerror or error}") from error
 
     def save_hollow(self, path: Path) -> None:
         """Writes the network with zeros as weights, in a second file of which file systems store nothing: for

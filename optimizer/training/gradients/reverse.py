@@ -16,6 +16,7 @@ from superopt.ops.elementwise.precision import Cast, precision_of
 from superopt.ops.filled import Full
 from superopt.ops.shape import Concat, Cutting, Joining, Split
 from superopt.optimizer.training.gradients.adjoints import AdjointTable, GradientBuilder
+from superopt.traversal import postorder
 
 
 @dataclass(frozen=True)
@@ -137,13 +138,11 @@ class _Reverse:
 
     def _sources(self, node: Node) -> tuple[Value, ...]:
         """What is differentiated for, as far as the node depends on it."""
-        waiting, before = [node.id], set[NodeId]()
-        while waiting:
-            reached = waiting.pop()
-            if reached in self._active and reached not in before:
-                before.add(reached)
-                waiting += [value.node for value in self._graph[reached].inputs]
+        before = frozenset(postorder([node.id], self._active_inputs))
         return tuple(value for value in self._wrt if value.node in before)
+
+    def _active_inputs(self, node_id: NodeId) -> list[NodeId]:
+        return [value.node for value in self._graph[node_id].inputs if value.node in self._active]
 
     def _cause(self, node: Node) -> Node:
         """The node to name for an opaque one: the first before it that leaves the rank of a tensor open."""

@@ -119,22 +119,9 @@ SHAPES: Mapping[str, ShapeOf] = {
         ("add", "sum", "sub", "mul", "div", "identity", "sqrt", "power", "relu", "sigmoid"), _same
     ),
     **dict.fromkeys(
-        (
-            "tanh",
-            "hard_sigmoid",
-            "hard_swish",
-            "silu",
-            "erf",
-            "gelu",
-            "exp",
-            "log",
-            "softplus",
-            "elu",
-            "sin",
-            "cos",
-        ),
-        _same,
+        ("tanh", "hard_sigmoid", "hard_swish", "silu", "erf", "gelu", "exp", "log", "softplus", "elu"), _same
     ),
+    **dict.fromkeys(("sin", "cos"), _same),
     **dict.fromkeys(("maximum", "minimum", "absolute", "clip", "leaky_relu"), _same),
     **dict.fromkeys(
         ("cast", "select", "greater", "equal", "logical_and", "logical_or", "logical_not"), _same
