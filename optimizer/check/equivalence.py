@@ -12,6 +12,7 @@ import numpy as np
 
 from superopt.onnx_io.changes.probing import Saturation, saturations, with_outputs
 from superopt.onnx_io.files.source import SourceModel
+from superopt.optimizer.check.branches import BranchesRun
 from superopt.optimizer.check.compare import (
     EQUAL,
     Agreement,
@@ -45,7 +46,8 @@ class Equivalence:
     mostly on rounding. ``max_rel_error`` is relative to the largest element of an output, ``tolerance`` is
     the floor, ``sizes`` are the sets of sizes of open dimensions at which outputs were compared.
     ``overflows``: the original alone computes NaN or infinities somewhere. ``undecided``: nothing could be
-    compared, so that the models were not seen to differ either."""
+    compared, so that the models were not seen to differ either. ``branches_missed``: branches of If nodes of
+    the original that ran on none of the samples."""
 
     passed: bool
     samples: int
@@ -58,6 +60,7 @@ class Equivalence:
     sizes: tuple[Mapping[str, int], ...] = ()
     overflows: bool = False
     undecided: bool = False
+    branches_missed: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return self.passed
@@ -82,6 +85,7 @@ class Reference:
         self.names = [port.name for port in model.outputs]
         self.tolerance = floor_of(_first_float(model), sampling.tolerance)
         self.baseline = ErrorBaseline(model, source, sampling.deadline)
+        self.branches = BranchesRun(self.baseline.file, model.threads)
         self.plan = plan
         self._drawn: list[Sample] = []
         self._source = draw_samples(model, plan, sampling)
@@ -176,6 +180,7 @@ class _Check:
             sizes=self._sizes(),
             overflows=total.overflows,
             undecided=not self._compared and total.agrees,
+            branches_missed=reference.branches.missed(self._compared, self._baseline.until()),
         )
 
     def _sizes(self) -> tuple[Mapping[str, int], ...]:

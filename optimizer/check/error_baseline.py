@@ -41,16 +41,16 @@ class Precise:
 
 class ErrorBaseline:
     """Measures the original's own error on samples, on demand. Tensors are its outputs and the operands that
-    saturate to one. ``model`` is the model in memory, None after its release. ``own_errors`` are the largest
-    errors of outputs against double precision on the samples that were run in it. ``why`` says why there is
-    no double precision."""
+    saturate to one. ``model`` is the model in memory, None after its release, and ``file`` the content of a
+    small one. ``own_errors`` are the largest errors of outputs against double precision on the samples that
+    were run in it. ``why`` says why there is no double precision."""
 
     def __init__(self, model: LoadedModel, source: SourceModel | None, deadline: float) -> None:
         self.model: LoadedModel | None = model
         self.deadline = deadline
         self.why = "" if source is not None else "its nodes are unknown"
         self._threads = model.threads
-        self._file = _in_memory(model.file)
+        self.file = _in_memory(model.file)
         self._names = tuple(port.name for port in model.outputs)
         self._source = source
         self._precise_model: PreciseModel | None = None
@@ -59,7 +59,7 @@ class ErrorBaseline:
         self.own_errors: dict[str, Distance] = {}
         self._perturbed: dict[int, tuple[Mapping[str, Array], ...]] = {}
         self._variants: dict[int, LoadedModel | None] = {}
-        self.saturations: Mapping[str, Saturation] = {} if self._file is None else saturations(self._file)
+        self.saturations: Mapping[str, Saturation] = {} if self.file is None else saturations(self.file)
         self._inside: LoadedModel | None = None
 
     def precise(self, sample: Sample) -> Precise | None:
@@ -95,8 +95,8 @@ class ErrorBaseline:
 
     def inside(self) -> LoadedModel | None:
         """Return the original with saturating operands as additional outputs; None if there are none."""
-        if self._inside is None and self._file is not None and self.saturations:
-            self._inside = LoadedModel(with_outputs(self._file, self.operands), self._threads)
+        if self._inside is None and self.file is not None and self.saturations:
+            self._inside = LoadedModel(with_outputs(self.file, self.operands), self._threads)
         return self._inside
 
     @property
@@ -143,10 +143,10 @@ class ErrorBaseline:
         return found
 
     def _perturbed_model(self, number: int) -> LoadedModel | None:
-        if self._file is None:
+        if self.file is None:
             return self.model
         if number not in self._variants:
-            variant = perturbed(with_outputs(self._file, self.operands), number)
+            variant = perturbed(with_outputs(self.file, self.operands), number)
             try:
                 self._variants[number] = LoadedModel(variant, self._threads)
             except RuntimeRefusedError:

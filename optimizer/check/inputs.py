@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from superopt.onnx_io.readers import readers_by_tensor
 from superopt.optimizer.check.demanded import demanded_sizes, weight_shape
 from superopt.optimizer.check.guesses import OpenDimension, open_dimensions, sizes_to_try, varied
 from superopt.optimizer.check.reading import Reading
-from superopt.optimizer.check.roles import Role, State
+from superopt.optimizer.check.roles import Choice, Role, State
 from superopt.optimizer.cost.runtime.ports import Port
 from superopt.optimizer.cost.runtime.session import Array
 
@@ -36,6 +37,10 @@ _ARRAYS = frozenset(ONNX_ELEMENTS.values()) - {ONNX_ELEMENTS[ElementType.BFLOAT1
 
 _DRAWN_BYTES = 16
 """Bytes of temporary memory per generated element: a float64 and its conversion."""
+
+
+_MOST_BRANCHES = 8
+"""Maximum plans that differ in the values of single numbers, such as a flag or a sampling rate."""
 
 
 NOT_RUN = "the original does not run on random inputs"
@@ -81,6 +86,19 @@ class InputPlan:
         """Draws one set of inputs; raises UnsupportedError for a type that cannot be generated, MemoryError
         if they do not fit in memory."""
         return {port.name: self._array(port, random, sizes, scale) for port in self.ports}
+
+    def branches(self) -> list[InputPlan]:
+        """Plans that each give one value to every single number that is one of a few, the usual ones first.
+        The model may refuse some of them."""
+        choices = {
+            port.name: role.alternatives()
+            for port in self.ports
+            if port.is_one_number and isinstance(role := self.roles.get(port.name), Choice)
+        }
+        drawn = itertools.islice(itertools.product(*choices.values()), _MOST_BRANCHES)
+        return [
+            replace(self, roles={**self.roles, **dict(zip(choices, roles, strict=True))}) for roles in drawn
+        ]
 
     def size_choices(self) -> Iterator[dict[str, int]]:
         """Yield sizes of open dimensions for checks: the settled or usual ones, then variations."""

@@ -114,7 +114,7 @@ class Reading:
 
     def _integers(self, port: Port, evidence: _Evidence) -> Role:
         assert port.dtype is not None
-        rank, is_number = len(port.shape), _is_one_number(port)
+        rank, is_number = len(port.shape), port.is_one_number
         if evidence.indices and not (_MASK.search(port.name) and rank):
             found = evidence.indices[0]
             for other in evidence.indices[1:]:
@@ -128,7 +128,9 @@ class Reading:
         if longest is not None:
             return Lengths(longest)
         if is_number and (evidence.compared or _RATE.search(port.name)):
-            return Choice(tuple(dict.fromkeys(evidence.compared)) or (16_000,))
+            return _one_of(evidence.compared or [16_000])
+        if is_number and port.dtype == "bool":
+            return Choice((True, False))
         if evidence.compared and max(evidence.compared) > 1:
             highest = max(evidence.compared) + 1
             is_class = set(range(highest)).issubset(evidence.compared)
@@ -148,7 +150,7 @@ class Reading:
             return Mask()
         if evidence.is_state or (rank > 1 and _STATE.search(port.name)):
             return State()
-        if _is_one_number(port) and rank <= 1:
+        if port.is_one_number and rank <= 1:
             return Uniform(0.3, 1.0)
         return Image() if image_axes(port) else role_of_type(port.dtype, rank)
 
@@ -278,8 +280,11 @@ def _are_sides(shape: Sequence[int | str | None], axes: tuple[int, int]) -> bool
     return all(not isinstance(size, int) or size >= _LEAST_SIDE for size in (shape[axis] for axis in axes))
 
 
-def _is_one_number(port: Port) -> bool:
-    return all(size == 1 for size in port.shape)
+def _one_of(compared: Sequence[int]) -> Choice:
+    """The numbers that an input is compared with, and one below and one above them."""
+    low, high = min(compared), max(compared)
+    below, above = low // 2 if low > 0 else low - 1, 2 * high if high > 0 else high + 1
+    return Choice(tuple(dict.fromkeys(compared)), (below, above))
 
 
 def _below(size: int | str | None) -> Integers:

@@ -132,9 +132,15 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of the few values that the model compares its input with: a sampling rate, a category."""
+    """One of few values: those that the model compares its input with (a sampling rate, a category), or both
+    truth values. ``others`` are values that lead a comparison elsewhere, and that the model may refuse."""
 
     values: tuple[int | float | str, ...]
+    others: tuple[int, ...] = ()
+
+    def alternatives(self) -> tuple[Choice, ...]:
+        """Each value as the only one, the others last."""
+        return tuple(Choice((value,)) for value in (*self.values, *self.others))
 
     def draw(self, random: Generator, shape: tuple[int, ...], _: str, _sizes: Mapping[str, int]) -> object:
         """Return uniformly distributed values."""

@@ -17,6 +17,7 @@ from superopt.optimizer.check.steps import STEPS, Carried, next_states
 from superopt.optimizer.cost.runtime.session import Array, LoadedModel, RuntimeRefusedError
 
 _SIZES = 3
+"""Maximum sets of sizes of open dimensions."""
 
 _TRYING_SHARE = 0.1
 """Share of the remaining time after which no further scales are tried once one has worked."""
@@ -47,21 +48,25 @@ class Sample:
 
 
 def draw_samples(model: LoadedModel, plan: InputPlan, sampling: Sampling) -> Generator[Sample]:
-    """Yields given inputs first, then random ones of varying sizes and scales. After each batch of a training
-    step come the steps that follow it."""
+    """Yields given inputs first, then random ones of varying sizes and scales, and one for each other value of
+    a flag or number that decides what the model does. After each batch of a training step come the steps that
+    follow it."""
     for feeds in sampling.given:
         yield from _followed(model, Sample(feeds, model.run(feeds)), sampling.carried)
     random = np.random.default_rng(sampling.seed)
-    tried = _Tried(model, plan, random)
-    sizes = tried.usable_sizes()
-    if not sizes:
-        return
-    scales = tried.live_scales(sizes[0], sampling.deadline)
-    for number in range(sampling.samples):
-        feeds = plan.draw(random, sizes[number % len(sizes)], scales[number % len(scales)])
-        outputs = tried.run(feeds)
-        if outputs is not None:
-            yield from _followed(model, Sample(feeds, outputs), sampling.carried)
+    first = True
+    for branch in plan.branches():
+        tried = _Tried(model, branch, random)
+        sizes = tried.usable_sizes(_SIZES if first else 1)
+        if not sizes:
+            continue
+        scales = tried.live_scales(sizes[0], sampling.deadline) if first else SCALES[:1]
+        for number in range(sampling.samples if first else 1):
+            feeds = branch.draw(random, sizes[number % len(sizes)], scales[number % len(scales)])
+            outputs = tried.run(feeds)
+            if outputs is not None:
+                yield from _followed(model, Sample(feeds, outputs), sampling.carried)
+        first = False
 
 
 def _followed(model: LoadedModel, sample: Sample, carried: Carried) -> Iterator[Sample]:
@@ -96,13 +101,13 @@ class _Tried:
         except RuntimeRefusedError:
             return None
 
-    def usable_sizes(self) -> list[dict[str, int]]:
-        """Up to three sets of sizes that the model runs at."""
+    def usable_sizes(self, count: int) -> list[dict[str, int]]:
+        """Up to ``count`` sets of sizes that the model runs at."""
         found: list[dict[str, int]] = []
         for sizes in self._plan.size_choices():
             if sizes not in found and self._drawn(sizes, SCALES[0]) is not None:
                 found.append(sizes)
-            if len(found) == _SIZES:
+            if len(found) == count:
                 break
         return found
 

@@ -120,7 +120,7 @@ class Decision:
         except RuntimeRefusedError as error:
             return refused(f"{equal}, but cannot be timed: {error}", equivalence)
         if comparison.low <= self.minimal_ratio:
-            why = f"{equal}, {rejection_reason(comparison)}"
+            why = f"{equal}, {rejection_reason(comparison, self.minimal_ratio)}"
             return refused(why, equivalence, comparison)
         why = f"{equal}, and {_measured(comparison)}"
         if not variant.trace and reason:
@@ -236,11 +236,14 @@ def _measured(comparison: Comparison) -> str:
     return f"measured {comparison.ratio:.3f} ({comparison.low:.3f} to {comparison.high:.3f}) times as fast"
 
 
-def rejection_reason(comparison: Comparison) -> str:
-    """Why a model is not accepted: it was not faster, or the measurement was inconclusive."""
+def rejection_reason(comparison: Comparison, minimal_ratio: float = 1.0) -> str:
+    """Why a model is not accepted: its interval does not exclude ratios up to the minimal one, or the
+    measurement was inconclusive."""
     measured = _measured(comparison)
     if not comparison.is_undecided:
-        return f"but not certainly faster: {measured}"
+        if minimal_ratio == 1.0:
+            return f"but not certainly faster: {measured}"
+        return f"but perhaps slower by more than the {1 - minimal_ratio:.0%} that are allowed: {measured}"
     rounds = "1 round" if comparison.rounds == 1 else f"{comparison.rounds} rounds"
     if comparison.share < _BUSY_SHARE:
         load, cores = os.getloadavg()[0], os.cpu_count()

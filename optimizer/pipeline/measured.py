@@ -65,6 +65,9 @@ _PRICING_SHARE = 0.5
 _SETTLING_SHARE = 0.2
 """Share of the remaining time after which no other sizes are tried."""
 
+_LEAST_RATIO = 0.99
+"""Required speed-up of a model with less of what an objective counts that is not a time."""
+
 _SECOND_LOOK_SHARE = 0.05
 """Share of the time of a search for its result: prices that decided it are measured again, and steps without
 gain removed."""
@@ -396,4 +399,4 @@ def _minimal_ratio(start: GraphCost, objective: str) -> float:
     """Required speed-up of a rewritten model: none if the original exceeds the memory limit."""
     if start.penalty:
         return 0.0
-    return 1.0 if objective in MEASURED_OBJECTIVES else 0.99
+    return 1.0 if objective in MEASURED_OBJECTIVES else _LEAST_RATIO

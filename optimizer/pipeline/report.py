@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Literal, cast
@@ -146,7 +146,8 @@ class ReferenceSummary:
 class EquivalenceSummary:
     """Distance of the outputs; None where there is no number. ``weak``: they hardly vary. ``error`` and
     ``own_error`` are those of the rewritten model and of the original against the ``reference``, ``multiple``
-    is the allowed ratio. ``why`` gives the difference, or the reason why nothing was compared."""
+    is the allowed ratio. ``why`` gives the difference, or the reason why nothing was compared.
+    ``branches_missed`` are branches of If nodes that ran on none of the samples."""
 
     passed: bool
     samples: int
@@ -155,6 +156,7 @@ class EquivalenceSummary:
     tolerance: float | None
     weak: bool = False
     why: str = ""
+    branches_missed: Sequence[str] = ()
     reference: ReferenceSummary | None = None
     error: ErrorSummary | None = None
     own_error: ErrorSummary | None = None
@@ -172,6 +174,7 @@ class EquivalenceSummary:
             equivalence.tolerance,
             equivalence.weak,
             equivalence.why,
+            equivalence.branches_missed,
             ReferenceSummary(found.reference, found.output, found.nodes, found.single, found.why),
             None if found.error is None else ErrorSummary.of(found.error),
             None if found.own_error is None else ErrorSummary.of(found.own_error),

@@ -184,6 +184,9 @@ def test_a_loaded_machine_is_given_as_the_reason() -> None:
     assert rejection_reason(replace(found, low=0.98, high=1.02)).startswith(
         "but not certainly faster: measured"
     )
+    assert rejection_reason(replace(found, low=0.98, high=1.02), 0.99).startswith(
+        "but perhaps slower by more than the 1% that are allowed: measured"
+    )
 
 
 @pytest.mark.parametrize(

@@ -93,8 +93,8 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
             "after", "before", "confidence", "interval", "ratio", "runs", "runtime", "threads", "unit",
         ],
         "equivalence": [
-            "error", "max_abs_error", "max_rel_error", "multiple", "own_error", "passed", "reference",
-            "samples", "tolerance", "weak", "why",
+            "branches_missed", "error", "max_abs_error", "max_rel_error", "multiple", "own_error", "passed",
+            "reference", "samples", "tolerance", "weak", "why",
         ],
         "search": [
             "best_at_seconds", "candidates", "curve", "reserved_seconds", "seconds", "stopped_by", "strategy",

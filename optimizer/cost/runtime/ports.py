@@ -40,6 +40,11 @@ class Port:
     shape: tuple[int | str | None, ...]
     has_shape: bool = True
 
+    @property
+    def is_one_number(self) -> bool:
+        """Whether it has one element, as far as is declared."""
+        return all(size == 1 for size in self.shape)
+
 
 def ports_of(infos: Iterable[Any]) -> Iterator[Port]:
     """The inputs or outputs that the runtime describes so."""

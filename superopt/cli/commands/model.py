@@ -122,6 +122,7 @@ def check(
     could be compared.
     """
     from superopt.cli.job_options import read_size
+    from superopt.cli.views.equivalence import branches_missed
     from superopt.cli.views.size import checked_pairs
     from superopt.journeys import in_process as api
     from superopt.optimizer.pipeline.report import EquivalenceSummary
@@ -151,4 +152,7 @@ def check(
     )
     if verdict.why:
         output.line(verdict.why)
+    missed = branches_missed(summary)
+    if missed:
+        output.line(f"not compared, because no input led there: {missed}")
     return 0 if verdict.passed else UNDECIDED if verdict.undecided else NOT_EQUIVALENT

@@ -8,6 +8,17 @@ if TYPE_CHECKING:
     from superopt.optimizer.pipeline.report import EquivalenceSummary
 
 
+_MOST_BRANCHES = 3
+
+
+def branches_missed(equivalence: EquivalenceSummary) -> str:
+    """The branches that ran on none of the samples, as an enumeration; empty if there are none."""
+    missed = list(equivalence.branches_missed)
+    if len(missed) > _MOST_BRANCHES:
+        missed[_MOST_BRANCHES:] = [f"{len(missed) - _MOST_BRANCHES} more (all with --json)"]
+    return " and ".join(part for part in (", ".join(missed[:-1]), *missed[-1:]) if part)
+
+
 def errors_against(equivalence: EquivalenceSummary) -> str:
     """The errors of both models against the reference, as part of a sentence; empty if unknown."""
     error, own, reference = equivalence.error, equivalence.own_error, equivalence.reference

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from superopt.cli.output import several
-from superopt.cli.views.equivalence import errors_against
+from superopt.cli.views.equivalence import branches_missed, errors_against
 
 if TYPE_CHECKING:
     from superopt.optimizer.canonical import CanonicalStep
@@ -133,8 +133,10 @@ def _equivalence(equivalence: EquivalenceSummary) -> str:
         return equivalence.why if equivalence.passed else f"FAILED: {equivalence.why}"
     error = "no number" if equivalence.max_rel_error is None else f"{equivalence.max_rel_error:.2g}"
     weak = f", weak evidence: {_WEAK}" if equivalence.weak else ""
+    missed = branches_missed(equivalence)
+    unseen = f"; no input led to {missed}" if missed else ""
     verdict = "passed" if equivalence.passed else "FAILED"
     return (
         f"{verdict}: {several(equivalence.samples, 'sample')}, largest relative error {error}"
-        f"{errors_against(equivalence)}{weak}"
+        f"{errors_against(equivalence)}{weak}{unseen}"
     )

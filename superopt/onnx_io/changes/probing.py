@@ -67,10 +67,23 @@ def saturations(content: bytes) -> Mapping[str, Saturation]:
     return found
 
 
+def conditions(content: bytes) -> Mapping[str, str]:
+    """The condition of each If node of the main graph, by the name of the node (of an output, where it has
+    none). Those that are stored constants are left out."""
+    graph = onnx.ModelProto.FromString(content).graph
+    constants = {tensor.name for tensor in graph.initializer}
+    constants.update(name for node in graph.node if node.op_type == "Constant" for name in node.output)
+    nodes = (node for node in graph.node if node.op_type == "If" and node.domain in STANDARD_DOMAINS)
+    return {
+        f"If {node.name or node.output[0]}": node.input[0] for node in nodes if node.input[0] not in constants
+    }
+
+
 def with_outputs(content: bytes, names: Iterable[str]) -> bytes:
-    """The model with tensors as additional outputs."""
+    """The model with tensors as additional outputs, if they are not outputs yet."""
     model = onnx.ModelProto.FromString(content)
-    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    declared = {output.name for output in model.graph.output}
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in declared)
     return model.SerializeToString()
 
 

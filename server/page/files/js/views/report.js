@@ -101,7 +101,7 @@ function details({ options, equivalence, model, versions = {}, trace, sizes }, u
       h("div", {}, h("h3", {}, "Options"), facts(Object.entries(options).map(([name, value]) => [words(name), written(value)]))),
       h("div", {}, h("h3", {}, "Equivalence"), facts([["verdict", verdictOf(equivalence)], ["samples", count(equivalence.samples)], ["largest absolute error", small(equivalence.max_abs_error)],
         ["largest relative error", small(equivalence.max_rel_error)], ["tolerance", written(equivalence.tolerance)],
-        ["error by " + (equivalence.reference?.kind ?? ""), equivalence.error && equivalence.own_error ? `${small(equivalence.error.rms)}, the original's own ${small(equivalence.own_error.rms)}` : null], ["why", equivalence.why || null]])),
+        ["error by " + (equivalence.reference?.kind ?? ""), equivalence.error && equivalence.own_error ? `${small(equivalence.error.rms)}, the original's own ${small(equivalence.own_error.rms)}` : null], ["branches that no input led to", equivalence.branches_missed?.join(", ") || null], ["why", equivalence.why || null]])),
       hasSizes(sizes) && h("div", {}, h("h3", {}, "Sizes of open dimensions"), facts([["priced at", sizesText(sizes.priced)], ["checked at", sizes.checked.map(sizesText).join("; ") || null],
         ["timed at", sizes.timed && sizesText(sizes.timed)], ["guessed", sizes.guessed.join(", ") || null], ["give yours with", sizes.request && h("code", {}, sizes.request)]])),
       h("div", {}, h("h3", {}, "Model and versions"), facts([["SHA-256", h("code", {}, model.sha256)], ...Object.entries(versions).map(([name, value]) => [name, value])]))),
