@@ -13,9 +13,9 @@ from superopt.optimizer.cost.runtime.session import LoadedModel, RuntimeRefusedE
 
 
 class BranchesRun:
-    """The branches of the If nodes of a model's main graph that ran on samples. ``content`` is the model; None
-    for one that is too large to be changed in memory, of which nothing is known. An If node within a body is
-    not looked at."""
+    """The branches of the If nodes of a model's main graph that ran on samples. ``content`` is the model;
+    None for one that is too large to be changed in memory, of which nothing is known. An If node within a
+    body is not looked at."""
 
     def __init__(self, content: bytes | None, threads: int) -> None:
         self._content = content

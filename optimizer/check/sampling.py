@@ -48,9 +48,9 @@ class Sample:
 
 
 def draw_samples(model: LoadedModel, plan: InputPlan, sampling: Sampling) -> Generator[Sample]:
-    """Yields given inputs first, then random ones of varying sizes and scales, and one for each other value of
-    a flag or number that decides what the model does. After each batch of a training step come the steps that
-    follow it."""
+    """Yields given inputs first, then random ones of varying sizes and scales, and one for each other value
+    of a flag or number that decides what the model does. After each batch of a training step come the steps
+    that follow it."""
     for feeds in sampling.given:
         yield from _followed(model, Sample(feeds, model.run(feeds)), sampling.carried)
     random = np.random.default_rng(sampling.seed)

@@ -69,6 +69,7 @@ def fallback_report(
             "samples": 0,
             "max_abs_error": None,
             "max_rel_error": None,
+            "branches_missed": [],
             "tolerance": options.get("tolerance"),
             "weak": False,
             "why": "nothing was compared: the original is returned",

@@ -30,6 +30,7 @@ from superopt.files import (
     sha256_of,
     write_atomically,
 )
+from superopt.journeys.ending_reasons import reason_of
 from superopt.journeys.fallback_report import fallback_report
 from superopt.option_table import require
 from superopt.options import DEFAULTS, OPTIONS, TRAINING
@@ -310,27 +311,8 @@ def _builds_step(job: Job) -> bool:
 
 
 def _reason(job: Job, ending: child.Ending, state: Mapping[str, object]) -> tuple[str, bool]:
-    """The reason why the original is returned, and whether it is an internal error."""
-    phase = state.get("phase", "reading the model")
-    match ending:
-        case child.OutOfTime():
-            taken = time.monotonic() - job.started
-            why = f"the budget of {job.budget:g} s was overrun: stopped after {taken:.1f} s, in the phase"
-            return f"{why} {str(phase)!r}", False
-        case child.Killed(name):
-            memory = ", perhaps for want of memory" if name == "SIGKILL" else ""
-            return (
-                f"{INTERNAL_ERROR}: the process was ended by {name}{memory}, in the phase {str(phase)!r}",
-                True,
-            )
-        case child.Broken(reason):
-            return f"{INTERNAL_ERROR}: {reason}", True
-        case child.OutOfMemory():
-            return f"not enough memory, in the phase {str(phase)!r}", True
-        case child.OutOfDisk():
-            return "not enough disk for temporary files", True
-        case _:
-            return f"{INTERNAL_ERROR}: it ended without an answer", True
+    phase = cast("str | None", state.get("phase"))
+    return reason_of(ending, phase, job.budget, time.monotonic() - job.started)
 
 
 def _original(job: Job, state: JsonObject, why: str, is_broken: bool) -> Outcome:  # noqa: FBT001

@@ -36,9 +36,7 @@ NEVER = ([node("ReduceMax", "x", "largest", keepdims=0), node("Greater", "larges
 
 
 def compared(first: onnx.ModelProto, second: onnx.ModelProto) -> Equivalence:
-    return compared_sources(
-        *(load_model(proto.SerializeToString()) for proto in (first, second)), samples=2
-    )
+    return compared_sources(*(load_model(proto.SerializeToString()) for proto in (first, second)), samples=2)
 
 
 @pytest.mark.parametrize("kind", [RATE, FLAG, NEGATED, DIRECT], ids=["rate", "flag", "negated", "direct"])

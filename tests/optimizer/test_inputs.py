@@ -191,7 +191,10 @@ CASES = (
         {"input_ids": Integers(0, 99), "token_type_ids": Integers(0, 2), "position_ids": Positions(64),
          "attention_mask": Mask()},
     ),
-    Case("voice", voice_detector(), {"x": Numbers(), "state": State(), "sr": Choice((16000,), (8000, 32000))}),
+    Case(
+        "voice", voice_detector(),
+        {"x": Numbers(), "state": State(), "sr": Choice((16000,), (8000, 32000))},
+    ),
     Case("recurrent", recurrent(), {"x": Numbers(), "lens": Lengths("time"), "h0": State(), "c0": State()}),
     Case(
         "boxes", boxes(),

@@ -206,7 +206,7 @@ def replay(
     output.document({"path": str(out), "nodes": lowered.node_count, "adapted": list(changed)})
     output.line(f"{shown(out)}: {several(lowered.node_count, 'node')}")
     if changed:
-        output.line(f"not the whole of what was given: the report says {' and '.join(changed)}")
+        output.line(f"changed first, as the report says: {' and '.join(changed)}")
 
 
 def report_page(
