@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from fractions import Fraction
 from functools import cache
 from importlib import resources
@@ -200,6 +201,10 @@ class _Reader:
             attributes[key] = self._value(cast("Tree", child.children[1]))
         if name in self._forms:
             return Application(name, tuple(sorted(attributes.items())), tuple(inputs))
+        if name not in OPERATORS:
+            near = get_close_matches(name, OPERATORS)
+            known = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(sorted(OPERATORS))}"
+            raise self._error(tree, f"unknown operator {name}; {known}")
         try:
             return application(name, attributes, *inputs)
         except IllTypedError as error:
