@@ -104,8 +104,8 @@ def gate(
 
     For the library, rules that are or were verified are checked, in the database and in the shipped file; no
     job uses others. Each rule is parsed, compared with the equation of its certificate and evaluated at
-    random, and the certificate is replayed, regardless of recorded states. The adjoint statements are
-    validated on a few instances each. Equations of text files are proved first.
+    random, and the certificate is replayed, regardless of recorded states. With the library, the adjoint
+    statements are validated, too, on a few instances each. Equations of text files are proved first.
     """
     output = Output(as_json)
     result = _compared(files, database) if quick else _judged(files, database, jobs)
