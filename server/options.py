@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import cast
 
@@ -80,11 +80,29 @@ def parse_options(text: bytes, settings: Settings, *, has_cluster: bool) -> Json
         else [Mismatch("", "an object", content)]
     )
     errors = [{"field": wrong.place, "detail": wrong.detail} for wrong in found]
+    if any("\0" in name for name in _texts(content)):
+        errors.append({"field": "", "detail": "a text has a NUL character"})
     if errors:
         raise Problem(ProblemType.OPTIONS, f"options: {sentence(errors)}", errors=errors)
     given = cast("JsonObject", content)
     budget = table["budget"].default
     return given if budget == DEFAULTS.budget else {"budget": budget, **given}
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Each text in a JSON value, names included."""
+    match value:
+        case str():
+            yield value
+        case list():
+            for part in cast("list[object]", value):
+                yield from _texts(part)
+        case dict():
+            for name, part in cast("JsonObject", value).items():
+                yield name
+                yield from _texts(part)
+        case _:
+            pass
 
 
 def _with_each_name_once(pairs: list[tuple[str, object]]) -> dict[str, object]:

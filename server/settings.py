@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Literal, Self
 
 import psutil
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from superopt.errors import InvalidOptionError
 from superopt.processes.logs import LogFormat
@@ -25,7 +25,7 @@ def _most_of_memory() -> int:
 class Settings(BaseModel):
     """Limits and times of the service, in bytes and seconds as the names say."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
     max_upload_bytes: int = Field(default=8 * _GIBIBYTE, gt=0)
     """Largest request to ``POST /v1/optimizations``: the model, its external data and everything else."""
@@ -114,6 +114,17 @@ class Settings(BaseModel):
                 raise ValueError("expected networks smaller than all addresses")
         return text
 
+    @model_validator(mode="after")
+    def _heartbeats_keep_leases(self) -> Self:
+        """Raises ValueError unless a lease outlives a missed heartbeat."""
+        if self.lease_seconds < 2 * self.heartbeat_seconds:
+            least = 2 * self.heartbeat_seconds
+            raise ValueError(
+                f"expected lease_seconds of at least twice heartbeat_seconds ({least:g}), "
+                f"got {self.lease_seconds:g}"
+            )
+        return self
+
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
         """The settings in the environment. Raises InvalidOptionError for an invalid value."""
@@ -126,6 +137,8 @@ class Settings(BaseModel):
             return cls.model_validate(given)
         except ValidationError as error:
             first = error.errors()[0]
+            if not first["loc"]:
+                raise InvalidOptionError(f"settings: {first['msg']}") from None
             name = PREFIX + str(first["loc"][0]).upper()
             raise InvalidOptionError(f"{name}: {first['msg']}, got {first['input']!r}") from None
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from superopt.processes import child
 from superopt.processes.child import ResourceLimits, Returned, Stopped
 from superopt.server.problem_types import ProblemType, type_of
+from superopt.substitution_db.store.engine import DatabaseUnavailableError
 from superopt.substitution_db.store.records import JsonObject
 
 
@@ -21,7 +22,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """The process ended without an answer."""
+    """The process ended without an answer, or without its database."""
 
     problem: JsonObject
 
@@ -44,6 +45,8 @@ def run_in_child(
             return ending
         case child.Raised():
             error = ending.error()
+            if isinstance(error, DatabaseUnavailableError):
+                return Died(ProblemType.DATABASE.document("the job could not use the database"))
             return Failed(type_of(error).document(str(error)))
         case child.OutOfTime():
             return Failed(ProblemType.JOB_TIME.document(f"the time limit is {limits.seconds:g} s"))

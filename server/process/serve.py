@@ -59,6 +59,7 @@ def serve(
     settings = settings or Settings.from_environment()
     with open_database(database_url) as database, traces_of_environment("superopt-server") as traces:
         database.rules.refresh(current())
+        database.blobs.free_bytes()  # raises an error for a directory that cannot be used
         app = create_app(settings, database, traces)
         configuration = http_configuration(app, int(settings.shutdown_seconds), tls)
         server = _Server(configuration, shared_state(app).stopping)

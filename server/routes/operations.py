@@ -16,9 +16,21 @@ from superopt.server.http.state import state_of
 from superopt.server.problem_types import ProblemType
 from superopt.server.process.metrics import CONTENT_TYPE
 from superopt.server.routes.readiness import readiness
+from superopt.substitution_db.store.engine import DatabaseUnavailableError
 
 router = APIRouter(tags=["operations"])
 Reader = Annotated[Caller, Depends(require("read"))]
+
+
+async def _reader_or_outage(request: Request) -> Caller:
+    """The caller if its key may read; anybody while the database, which knows the keys, does not answer."""
+    try:
+        return await require("read")(request)
+    except DatabaseUnavailableError:
+        return Caller()
+
+
+ReaderOrOutage = Annotated[Caller, Depends(_reader_or_outage)]
 
 
 @router.get("/livez", responses=open_failures(), openapi_extra=WITHOUT_KEY)
@@ -45,8 +57,9 @@ def ready(request: Request) -> JSONResponse:
 
 
 @router.get("/metrics", response_class=PlainTextResponse, responses=failures())
-def metrics(request: Request, _: Reader) -> PlainTextResponse:
-    """Metrics in Prometheus's text format."""
+def metrics(request: Request, _: ReaderOrOutage) -> PlainTextResponse:
+    """Metrics in Prometheus's text format. While the database does not answer, keys cannot be checked:
+    anybody may then read those of this process, and that the database is down."""
     return PlainTextResponse(state_of(request).metrics.text(), media_type=CONTENT_TYPE)
 
 

@@ -55,7 +55,11 @@ def _library(state: State) -> Check:
 
 
 def _disk(state: State) -> Check:
-    free, needed = state.database.blobs.free_bytes(), state.settings.min_free_bytes
+    needed = state.settings.min_free_bytes
+    try:
+        free = state.database.blobs.free_bytes()
+    except (SuperoptError, OSError) as error:
+        return Check(ok=False, detail=f"the blob directory cannot be used ({type(error).__name__})")
     detail = f"{free // _MEBIBYTE} MiB free, {needed // _MEBIBYTE} MiB needed"
     return Check(ok=free >= needed, detail=detail)
 

@@ -46,6 +46,13 @@ LEASE_SECONDS = 30.0
 
 _HELD = (str(JobState.RUNNING), str(JobState.CANCELLING))
 
+_WORKER_LOST: JsonObject = {
+    "type": "/problems/worker-lost",
+    "title": "The worker was lost",
+    "status": 500,
+}
+"""The problem document of a job whose worker is silent, as the service describes it."""
+
 HEARTBEAT_SECONDS = 10.0
 """Heartbeat interval of workers."""
 
@@ -205,9 +212,7 @@ class JobQueue:
             rows = [row for row in session.scalars(found) if row.heartbeat_at == signs[_token(row)]]
             for row in rows:
                 detail = f"the worker {row.worker} stopped sending heartbeats"
-                _again(
-                    session, row, {"type": "worker-lost", "title": "The worker was lost", "detail": detail}
-                )
+                _again(session, row, {**_WORKER_LOST, "detail": detail})
             return len(rows)
 
     def leases(self) -> frozenset[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from superopt.errors import InvalidFileError
 from superopt.substitution_db.rules.currency import current
 from superopt.substitution_db.rules.exchange import read_shipped
 from superopt.substitution_db.rules.versions import publish
@@ -24,10 +25,15 @@ LIBRARY = "SUPEROPT_LIBRARY"
 
 def shipped_library(environment: Mapping[str, str] = os.environ) -> Path:
     """The file loaded into a new database: ``SUPEROPT_LIBRARY`` (an empty file for no rules), else the one in
-    the package.
+    the package. Raises InvalidFileError if there is no such file.
     """
     text = environment.get(LIBRARY)
-    return Path(text).expanduser().absolute() if text else SHIPPED_LIBRARY
+    if not text:
+        return SHIPPED_LIBRARY
+    path = Path(text).expanduser().absolute()
+    if not path.exists():
+        raise InvalidFileError(f"{path}: there is no such file, which {LIBRARY} names")
+    return path
 
 
 def load_shipped(transactions: Transactions, path: Path) -> int:

@@ -55,6 +55,10 @@ _BLOB_LOCK_NUMBER = 0x5355_5046  # and between users and removers of blobs
 _PG_DISK_FULL = "53100"
 
 
+class DatabaseUnavailableError(MissingServiceError):
+    """The database does not answer, or not in time."""
+
+
 class DatabaseFullError(MissingServiceError):
     """The database's disk is full."""
 
@@ -196,7 +200,9 @@ class Transactions:
 @contextmanager
 def _one_at_a_time(turn: threading.Lock) -> Generator[None]:
     if not turn.acquire(timeout=BUSY_TIMEOUT_SECONDS):
-        raise MissingServiceError(f"the database is locked: no write lock within {BUSY_TIMEOUT_SECONDS} s")
+        raise DatabaseUnavailableError(
+            f"the database is locked: no write lock within {BUSY_TIMEOUT_SECONDS} s"
+        )
     try:
         yield
     finally:
@@ -229,14 +235,16 @@ def named_failures(url: URL) -> Generator[None]:
     try:
         yield
     except PoolTimeoutError as error:
-        raise MissingServiceError(f"database {shown}: all connections are in use") from error
+        raise DatabaseUnavailableError(f"database {shown}: all connections are in use") from error
     except (OperationalError, InterfaceError) as error:
-        kind = DatabaseFullError if _is_full(error.orig) else MissingServiceError
+        kind = DatabaseFullError if _is_full(error.orig) else DatabaseUnavailableError
         advice = f"; {ELSEWHERE}" if _is_unwritable(error.orig) else ""
         raise kind(f"database {shown} cannot be used: {_first_line(error)}{advice}") from error
     except DatabaseError as error:
         if error.connection_invalidated:
-            raise MissingServiceError(f"database {shown} cannot be used: {_first_line(error)}") from error
+            raise DatabaseUnavailableError(
+                f"database {shown} cannot be used: {_first_line(error)}"
+            ) from error
         if isinstance(error.orig, sqlite3.DatabaseError) and error.orig.sqlite_errorcode in (
             sqlite3.SQLITE_NOTADB,
             sqlite3.SQLITE_CORRUPT,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import ExitStack, aclosing
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO, Generic, NoReturn, TypeVar, cast
+from urllib.parse import quote
 
 import httpx
 from httpx_sse import EventSource
@@ -33,6 +35,7 @@ BREAKS = (httpx.TransportError, ServerBusyError)
 """Exceptions after which a stream can be resumed."""
 
 _AGAIN = frozenset((429, 502, 503, 504))
+_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _IN_FLIGHT = "/problems/idempotency-key-in-flight"
 
 
@@ -127,7 +130,13 @@ def submitting(
     options: Mapping[str, object] | None,
     idempotency_key: str | None,
 ) -> Call[Optimization]:
-    """Submits a model; generates an idempotency key unless one is given."""
+    """Submits a model; generates an idempotency key unless one is given. Raises InvalidOptionError."""
+    if not isinstance(cast("object", model), str | Path):
+        raise InvalidOptionError(f"model: expected a path, got {type(model).__name__}")
+    if idempotency_key is not None and not _KEY.fullmatch(idempotency_key):
+        raise InvalidOptionError(
+            f"idempotency_key: expected 1 to 255 visible ASCII characters, got {idempotency_key!r}"
+        )
     devices = Path(cluster) if isinstance(cluster, str) else cluster
     upload = Submission(Path(model), devices, options or {})
     headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
@@ -135,19 +144,27 @@ def submitting(
     return Call("POST", "/v1/optimizations", Optimization.of, headers=headers, upload=upload, seconds=seconds)
 
 
+def path_of(identity: str, part: str = "") -> str:
+    """The path of an optimization, or of a part of it. Raises InvalidOptionError for an id that none has."""
+    if not identity or set(identity) == {"."}:
+        raise InvalidOptionError(f"identity: expected the id of an optimization, got {identity!r}")
+    path = f"/v1/optimizations/{quote(identity, safe='')}"
+    return f"{path}/{part}" if part else path
+
+
 def getting(identity: str) -> Call[Optimization]:
     """Reads an optimization."""
-    return Call("GET", f"/v1/optimizations/{identity}", Optimization.of)
+    return Call("GET", path_of(identity), Optimization.of)
 
 
 def cancelling(identity: str) -> Call[Optimization]:
     """Cancels an optimization."""
-    return Call("DELETE", f"/v1/optimizations/{identity}", Optimization.of)
+    return Call("DELETE", path_of(identity), Optimization.of)
 
 
 def reporting(identity: str) -> Call[JsonObject]:
     """Reads a report."""
-    return Call("GET", f"/v1/optimizations/{identity}/report", lambda report: report)
+    return Call("GET", path_of(identity, "report"), lambda report: report)
 
 
 def proving(equation: str) -> Call[Judgement]:

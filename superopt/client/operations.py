@@ -59,7 +59,7 @@ class Operations(ABC, Generic[Http]):
 
     async def events(self, identity: str, *, after: int = 0) -> AsyncGenerator[Event]:
         """What happened to an optimization behind the event ``after``, and happens, until it has ended."""
-        url, failures = f"/v1/optimizations/{identity}/events", 0
+        url, failures = calls.path_of(identity, "events"), 0
         while True:
             headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
             try:
@@ -92,7 +92,7 @@ class Operations(ABC, Generic[Http]):
 
         The file appears whole or not at all; broken connections are continued where they broke.
         """
-        return await self._download(f"/v1/optimizations/{identity}/model", Path(path))
+        return await self._download(calls.path_of(identity, "model"), Path(path))
 
     async def save_model(self, identity: str, path: str | Path) -> tuple[Path, ...]:
         """Writes the optimised model to ``path``, its external data (if any) beside it; returns the files."""
@@ -107,7 +107,7 @@ class Operations(ABC, Generic[Http]):
 
     async def download_report(self, identity: str, path: str | Path) -> int:
         """Writes the report, as ``download_model`` does."""
-        return await self._download(f"/v1/optimizations/{identity}/report", Path(path))
+        return await self._download(calls.path_of(identity, "report"), Path(path))
 
     def substitutions(
         self, *, status: str | None = None, operator: str | None = None, text: str | None = None

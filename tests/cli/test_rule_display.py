@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,8 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(autouse=True)
-def no_shipped_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "none.jsonl").touch()
-    monkeypatch.setenv("SUPEROPT_LIBRARY", str(tmp_path / "none.jsonl"))
+def no_shipped_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUPEROPT_LIBRARY", os.devnull)
 
 
 def shown(capsys: pytest.CaptureFixture[str], database: str, rule: str, *options: str) -> str:

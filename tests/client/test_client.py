@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -337,3 +338,32 @@ def test_an_end_is_said_in_a_sentence(state: str, sentence: str) -> None:
 def test_a_key_that_no_header_can_have_is_refused(key: str) -> None:
     with pytest.raises(InvalidOptionError, match="key: expected printable ASCII characters"):
         Client("http://127.0.0.1:1", key=key)
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        (lambda client: client.submit(Path("m"), idempotency_key="\u00e9"), "idempotency_key: expected 1 to"),
+        (lambda client: client.submit(Path("m"), idempotency_key="a\r\nX: y"), "idempotency_key: expected"),
+        (lambda client: client.submit(b"model"), "model: expected a path, got bytes"),
+        (lambda client: client.get(""), "identity: expected the id of an optimization, got ''"),
+        (lambda client: client.cancel(".."), "identity: expected the id of an optimization, got '..'"),
+    ],
+)
+def test_wrong_arguments_are_named(call: Callable[[Client], object], reason: str) -> None:
+    with Client("http://service", transport=httpx.MockTransport(lambda _: pytest.fail("sent"))) as client:
+        with pytest.raises(InvalidOptionError, match=re.escape(reason)):
+            call(client)
+
+
+def test_an_id_is_one_segment_of_the_path() -> None:
+    asked: list[bytes] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.raw_path)
+        return httpx.Response(404)
+
+    with Client("http://service", transport=httpx.MockTransport(answer)) as client:
+        with pytest.raises(NotFoundError):
+            client.get("../substitutions")
+    assert asked == [b"/v1/optimizations/..%2Fsubstitutions"]

@@ -54,10 +54,13 @@ def test_a_restart_of_the_database_is_survived(
     postgres.stop(mode)
     try:
         answers = [http("GET", f"{URL}/{job.id}"), http("POST", URL, files={"model": tiny_model()})]
+        metrics = http("GET", "/metrics")
         worker.join(1)
     finally:
         postgres.start()
     assert [problem(answer) for answer in answers] == [(503, "database-unavailable")] * 2
+    assert metrics.status_code == 200
+    assert "superopt_database_up 0.0" in metrics.text
     assert http("DELETE", f"{URL}/{job.id}").json()["state"] == "cancelling"
     while not stored(database, job).state.final:
         worker.join(0.01)

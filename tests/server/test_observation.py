@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import re
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -62,6 +63,7 @@ def test_ready_when_everything_is(http: Http, database: Database) -> None:
         ("none", {"library": "version 1 has no verified rules: superopt library verify"}),
         ("schema", {"migrations": "revision 0001 is not the required one: superopt db upgrade"}),
         ("disk", {"disk": r"\d+ MiB free, \d{9,} MiB needed"}),
+        ("blobs", {"disk": r"the blob directory cannot be used \(InvalidOptionError\)"}),
         ("stopping", {"running": "the service is stopping"}),
     ],
 )
@@ -71,6 +73,9 @@ def test_not_ready_with_every_reason(
     if failure == "disk":
         settings = settings.model_copy(update={"min_free_bytes": 1 << 60})
     app = create_app(settings, database)
+    if failure == "blobs":
+        shutil.rmtree(database.blobs.directory, ignore_errors=True)
+        database.blobs.directory.touch()
     if failure == "schema":
         with database.transactions.engine.begin() as connection:
             connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")

@@ -245,3 +245,13 @@ def test_a_worker_that_does_not_say_what_it_has_counts(http: Http, database: Dat
         session.execute(text("UPDATE workers SET targets = NULL"))
     sent = {"model": ("net.onnx", model), "options": (None, '{"target": "cuda"}')}
     assert http("POST", URL, files=sent).status_code == 202
+
+
+@pytest.mark.parametrize("options", [{"keep": ["a\0"]}, {"dim": {"N\0M": 3}}, {"training": {"loss": "\0"}}])
+def test_options_with_a_character_that_no_database_stores_are_refused(
+    http: Http, model: bytes, options: dict[str, object]
+) -> None:
+    sent = {"options": json.dumps({"budget": 1, **options})}
+    response = http("POST", URL, files={"model": ("net.onnx", model)}, data=sent)
+    assert problem(response) == (422, "invalid-options")
+    assert "NUL" in response.text

@@ -15,9 +15,10 @@ import httpx
 import psutil
 import pytest
 
-from superopt.errors import InvalidOptionError
+from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.server.process.serve import serve
 from superopt.server.settings import Settings
+from superopt.substitution_db import open_database
 
 PROGRAM = "from superopt.server.process.serve import serve; serve(port=0, workers=1)"
 
@@ -99,3 +100,24 @@ def test_an_address_in_use_is_one_sentence(settings: Settings, tmp_path: Path) -
             InvalidOptionError, match=f"cannot listen on 127.0.0.1, port {port}: Address already in use"
         ):
             serve(port=port, workers=0, database_url=str(tmp_path / "x.db"), settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("variables", "reason"),
+    [
+        ({"MAX_JOB_SECONDS": "inf"}, "SUPEROPT_MAX_JOB_SECONDS: Input should be a finite number"),
+        ({"LEASE_SECONDS": "1"}, "expected lease_seconds of at least twice heartbeat_seconds (20), got 1"),
+    ],
+)
+def test_settings_under_which_no_job_ends_well_are_refused(variables: dict[str, str], reason: str) -> None:
+    with pytest.raises(InvalidOptionError, match=re.escape(reason)):
+        Settings.from_environment({f"SUPEROPT_{name}": value for name, value in variables.items()})
+
+
+def test_a_library_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUPEROPT_LIBRARY", str(tmp_path / "no.jsonl"))
+    with (
+        pytest.raises(InvalidFileError, match="no such file, which SUPEROPT_LIBRARY names"),
+        open_database(f"sqlite:///{tmp_path / 'new.db'}"),
+    ):
+        pass

@@ -16,6 +16,7 @@ from pathlib import Path
 from superopt.errors import INTERNAL_ERROR, InvalidOptionError, MissingServiceError
 from superopt.processes.child import ResourceLimits, run_in_child
 from superopt.processes.logs import only_about
+from superopt.substitution_db.store.engine import DatabaseUnavailableError
 
 Json = Mapping[str, object]
 Progress = Callable[[Json], None]
@@ -131,6 +132,13 @@ def refuse(model_path: Path, output_path: Path, options: Json, database_url: str
 def miss(model_path: Path, output_path: Path, options: Json, database_url: str, progress: Progress) -> Json:
     """Says that a device is missing."""
     raise MissingServiceError("there is no CUDA device")
+
+
+def lose_the_database(
+    model_path: Path, output_path: Path, options: Json, database_url: str, progress: Progress
+) -> Json:
+    """Finds that the database does not answer."""
+    raise DatabaseUnavailableError("database postgresql://host/name cannot be used: it is shut down")
 
 
 def have_a_bug(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 from pathlib import Path
@@ -75,7 +76,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def path(honest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the database, with no other library."""
-    monkeypatch.setenv("SUPEROPT_LIBRARY", str(tmp_path / "none.jsonl"))
+    monkeypatch.setenv("SUPEROPT_LIBRARY", os.devnull)
     return Path(shutil.copy(honest, tmp_path / "rules.db"))
 
 

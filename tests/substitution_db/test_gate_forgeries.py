@@ -5,6 +5,7 @@ that fills databases.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -251,7 +252,7 @@ def gate(
     request: pytest.FixtureRequest, honest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Gate:
     """All tests are about the three places where rules are."""
-    monkeypatch.setenv("SUPEROPT_LIBRARY", str(tmp_path / "none.jsonl"))
+    monkeypatch.setenv("SUPEROPT_LIBRARY", os.devnull)
 
     def of_file(lines: list[Line]) -> tuple[GateResult, GateResult]:
         path = written(tmp_path / "rules.jsonl", lines)
@@ -306,7 +307,7 @@ def test_an_id_is_that_of_one_rule(honest: Path, tmp_path: Path, monkeypatch: py
 def test_a_status_that_was_written_by_hand(
     honest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str, said: str
 ) -> None:
-    monkeypatch.setenv("SUPEROPT_LIBRARY", str(tmp_path / "none.jsonl"))
+    monkeypatch.setenv("SUPEROPT_LIBRARY", os.devnull)
     identity = lines_of(honest)[1]["id"]
     path = tmp_path / "rules.db"
     shutil.copy(honest / "rules.db", path)
@@ -320,7 +321,7 @@ def test_a_status_that_was_written_by_hand(
 def test_a_refuted_rule_that_calls_itself_verified(
     honest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SUPEROPT_LIBRARY", str(tmp_path / "none.jsonl"))
+    monkeypatch.setenv("SUPEROPT_LIBRARY", os.devnull)
     lines = lines_of(honest)
     refuted_once(lines)
     (offender,) = gate_files([written(tmp_path / "rules.jsonl", lines)], current()).offenders
@@ -357,7 +358,7 @@ def test_a_text_brings_proofs_of_its_own(tmp_path: Path) -> None:
 def test_a_rule_that_is_no_equation_is_named_where_it_is_used(
     honest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("SUPEROPT_LIBRARY", str(tmp_path / "none.jsonl"))
+    monkeypatch.setenv("SUPEROPT_LIBRARY", os.devnull)
     lines = lines_of(honest)
     garbage(lines)
     path = tmp_path / "rules.db"

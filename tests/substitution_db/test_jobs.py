@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import update
 
 from superopt.errors import MissingServiceError
+from superopt.server.problem_types import ProblemType
 from superopt.substitution_db import Database, open_database
 from superopt.substitution_db.jobs.queue import JobQueue, LeaseLostError
 from superopt.substitution_db.jobs.repository import NewJob, QueueFullError
@@ -200,7 +201,8 @@ def test_attempts_are_bounded(database: Database) -> None:
     stored = database.jobs.get(by_silence.id)
     assert stored is not None
     assert stored.error is not None
-    assert stored.error["detail"] == "the worker dead stopped sending heartbeats"
+    detail = "the worker dead stopped sending heartbeats"
+    assert stored.error == ProblemType.WORKER_LOST.document(detail)
     assert state(database, job) is JobState.CRASHED
 
 

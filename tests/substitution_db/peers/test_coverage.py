@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -144,7 +145,7 @@ def test_counts() -> None:
 def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A database of one verified rule."""
     (tmp_path / "none.jsonl").touch()
-    monkeypatch.setenv("SUPEROPT_LIBRARY", str(tmp_path / "none.jsonl"))
+    monkeypatch.setenv("SUPEROPT_LIBRARY", os.devnull)
     url = f"sqlite:///{tmp_path}/rules.db"
     with open_database(url) as opened:
         opened.rules.add_candidates([CandidateRule(parse_equation(LIBRARY[0]), "test")])
@@ -227,7 +228,7 @@ def test_bad_files(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("SUPEROPT_LIBRARY", str(tmp_path / "none.jsonl"))
+    monkeypatch.setenv("SUPEROPT_LIBRARY", os.devnull)
     if content is not None:
         (tmp_path / name).write_bytes(content)
     url = f"sqlite:///{tmp_path}/rules.db"
