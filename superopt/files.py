@@ -16,7 +16,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -79,6 +79,16 @@ def require_destinations(output: Path | None, reports: Sequence[Path]) -> None:
                 f"{path}: expected a file of its own for each result, and {files[file]} is the same one"
             )
         files[file] = path
+
+
+def require_not_read(written: Mapping[str, Path | None], read: Mapping[str, Path | None]) -> None:
+    """Raises InvalidOptionError where a file that is written is also one that is read; both by what they are
+    for."""
+    files = {path.resolve(): what for what, path in read.items() if path is not None and not is_stream(path)}
+    for what, path in written.items():
+        if path is not None and not is_stream(path) and path.resolve() in files:
+            read_as = files[path.resolve()]
+            raise InvalidOptionError(f"{what}: expected a file of its own, and {path} is the {read_as}")
 
 
 def _why_not(path: Path) -> str:

@@ -15,7 +15,7 @@ from superopt.ir.terms import Equation
 from superopt.onnx_io import LoweredModel
 from superopt.optimizer.canonical import CanonicalStep
 from superopt.optimizer.fusion.joint.strategies import JOINT_STRATEGIES
-from superopt.optimizer.parallel.cluster_advice import suggest_cluster
+from superopt.optimizer.parallel.cluster_advice import does_not_fit, suggest_cluster
 from superopt.optimizer.parallel.documents.plan_text import plan_from_json
 from superopt.optimizer.parallel.documents.quantities import size_text
 from superopt.optimizer.parallel.documents.section import limited_by, section, synchronisation
@@ -193,15 +193,17 @@ class SimulatedTrial(Trial[PlannedVariant]):
         return found.variant
 
     def _refusal(self, variant: PlannedVariant) -> str:
-        if variant.chosen.fits or self._planned is None:
+        if variant.chosen.fits:
             return ""
-        thriftiest = min(self._planned.candidates, key=lambda c: max(c.simulation.memory_bytes))
-        needs, has = limited_by(thriftiest.simulation, self._cluster)
-        enough = suggest_cluster(self._planned.subject, self._planner, needs)
-        return (
-            f"the model does not fit on {self._cluster.name}: the plan with the lowest memory needs "
-            f"{size_text(needs)} on a device that has {size_text(has)}; {enough}"
-        )
+        planned, what, least = self._planned, "the requested plan", variant.chosen
+        if planned is not None:
+            what = "the plan with the lowest memory that was found"
+            least = min(planned.candidates, key=lambda c: max(c.simulation.memory_bytes))
+        needs, has = limited_by(least.simulation, self._cluster)
+        why = does_not_fit(self._cluster, what, needs, has)
+        if planned is None:
+            return f"{why}; other plans may need less"
+        return f"{why}; {suggest_cluster(planned.subject, self._planner, needs)}"
 
     def _decide(self, original: Original, variant: PlannedVariant) -> Verdict[PlannedVariant]:
         """Tries the best variant, then the canonical graph, then the original graph."""

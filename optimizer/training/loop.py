@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+
 from superopt.errors import DivergedError, InvalidOptionError
 from superopt.files import require_writable
 from superopt.optimizer.cost.runtime.session import Array
@@ -142,11 +144,15 @@ class _Run:
     saved_at: int | None = None
 
     def until(self, steps: int, progress: ProgressCallback | None) -> TrainingResult:
-        """Runs the steps that are left."""
+        """Runs the steps that are left. Raises DivergedError for a loss or a state that is not finite."""
         started, resumed_at = time.perf_counter(), self.course.position.step
+        broken = self._not_finite()
+        if broken:
+            raise DivergedError(f"{broken} is not finite before the first step: read the step again")
         with _signals() as received:
             if resumed_at < steps:
                 self._advance_until(steps, progress, received)
+            self._require_finite()
             self._save()
         if received:
             signal.raise_signal(received[0])
@@ -172,6 +178,7 @@ class _Run:
             if after.step >= steps or received:
                 return
             if self.schedule.is_due(after.step):
+                self._require_finite()
                 self._save()
 
     def _advance(self, chosen: Order, after: Position) -> None:
@@ -179,10 +186,22 @@ class _Run:
         fill(self.step, self.dataset, chosen)
         loss = self.step.advance()
         if not math.isfinite(loss):
-            raise DivergedError(self._divergence(after.step, loss))
+            raise DivergedError(self._divergence(after.step, f"expected a finite loss, got {loss}"))
         self.losses.append(loss)
         self.milliseconds.append((time.perf_counter() - started) * 1000)
         self.course = replace(self.course, position=after)
+
+    def _not_finite(self) -> str:
+        """The first state that has a number that is not finite; empty if there is none."""
+        numbers = {name: array for name, array in self.step.states.items() if array.dtype.kind not in "iub"}
+        return next((name for name, array in numbers.items() if not np.isfinite(array).all()), "")
+
+    def _require_finite(self) -> None:
+        """Raises DivergedError for a state that is not finite, which no checkpoint and no model gets."""
+        broken, position = self._not_finite(), self.course.position.step
+        if broken:
+            why = f"the loss is finite, but the new state {broken} is not"
+            raise DivergedError(self._divergence(position, why))
 
     def _save(self) -> None:
         """Writes a checkpoint, unless the last one has the present states."""
@@ -192,13 +211,13 @@ class _Run:
             self.saved_at = position
             self.schedule.restart()
 
-    def _divergence(self, step: int, loss: float) -> str:
+    def _divergence(self, step: int, why: str) -> str:
         kept = (
             "" if self.saved_at is None else f"; {self.checkpoint} has the states after step {self.saved_at}"
         )
         return (
-            f"step {step}: expected a finite loss, got {loss}; try a lower learning rate, and look for "
-            f"samples that are not finite{kept}"
+            f"step {step}: {why}; try a lower learning rate, and look for samples that are not finite, or "
+            f"at which a gradient is not{kept}"
         )
 
 

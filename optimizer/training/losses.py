@@ -11,7 +11,7 @@ import numpy as np
 from superopt.domains import Array
 from superopt.errors import InvalidModelError, InvalidOptionError
 from superopt.ir.dimensions import Dimension
-from superopt.ir.graph import GraphEditor, Value
+from superopt.ir.graph import Graph, GraphEditor, Value
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.elementwise.activation import LogSoftmax, Softmax
 from superopt.ops.elementwise.arithmetic import Add, Divide, Multiply, Subtract
@@ -49,6 +49,31 @@ class AddedCotangents:
 
     seeds: Mapping[str, Value]
     inputs: tuple[str, ...]
+
+
+def prediction_of(graph: Graph, outputs: Mapping[str, Value], loss: str, wanted: str | None) -> Value | None:
+    """The output that a loss is computed of: the one that is the loss, the ``wanted`` one, else the first
+    floating point one; None without one. Raises InvalidOptionError for a name that no output has, and for a
+    ``wanted`` output beside one that is the loss."""
+    if loss not in _LOSSES:
+        if loss not in outputs:
+            known = ", ".join((*_LOSSES, COTANGENTS))
+            raise InvalidOptionError(
+                f"loss: expected {known}, or an output of the model ({', '.join(outputs)}); got {loss}"
+            )
+        if wanted not in (None, loss):
+            raise InvalidOptionError(
+                f"prediction: expected none, since the loss is the output {loss}; got {wanted}"
+            )
+        return outputs[loss]
+    if wanted is not None:
+        if wanted not in outputs:
+            raise InvalidOptionError(
+                f"prediction: expected an output of the model, {', '.join(outputs)}; got {wanted}"
+            )
+        return outputs[wanted]
+    types = ((value, graph.type_of(value)) for value in outputs.values())
+    return next((v for v, type_ in types if isinstance(type_, TensorType) and type_.element.is_float), None)
 
 
 def add_loss(editor: GraphEditor, prediction: Value, loss: LossSettings) -> AddedLoss:
@@ -218,4 +243,4 @@ _LOSSES: Mapping[str, Callable[[StepBuilder, Value, LossSettings], Value]] = {
     MEAN_ABSOLUTE: _mean_absolute,
 }
 
-__all__ = ["LABELS", "TARGETS", "AddedCotangents", "AddedLoss", "add_cotangents", "add_loss"]
+__all__ = ["LABELS", "TARGETS", "AddedCotangents", "AddedLoss", "add_cotangents", "add_loss", "prediction_of"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from superopt.equations.adjoints import Adjoint
-from superopt.errors import InvalidModelError, InvalidOptionError, UnsupportedError
+from superopt.errors import InvalidModelError, UnsupportedError
 from superopt.ir.graph import Graph, GraphEditor, Input, Value
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, SourceModel, lift, load_model
@@ -42,7 +42,7 @@ from superopt.optimizer.training.description import (
 )
 from superopt.optimizer.training.gradients.one_node_sums import with_sums_in_one_node
 from superopt.optimizer.training.gradients.reverse import differentiate, may_vary
-from superopt.optimizer.training.losses import add_cotangents, add_loss
+from superopt.optimizer.training.losses import add_cotangents, add_loss, prediction_of
 from superopt.optimizer.training.metadata import is_step
 from superopt.optimizer.training.parts import (
     Differentiated,
@@ -227,24 +227,12 @@ class _Step:
             seeds = add_cotangents(editor, outputs).seeds
             total = _total(editor, [_product(editor, outputs[name], seed) for name, seed in seeds.items()])
             return StepLoss(editor.build(), total, {})
-        added = add_loss(editor, self._prediction(forward), settings)
-        return StepLoss(editor.build(), added.value, added.weights, added.labels, added.notes)
-
-    def _prediction(self, forward: Forward) -> Value:
         wanted = self._settings.model.prediction
-        if wanted is None and self._settings.loss.loss in forward.outputs:
-            wanted = self._settings.loss.loss
-        if wanted is not None:
-            if wanted not in forward.outputs:
-                raise InvalidOptionError(
-                    f"prediction: expected an output of the model, {', '.join(forward.outputs)}; got {wanted}"
-                )
-            return forward.outputs[wanted]
-        for value in forward.outputs.values():
-            type_ = forward.lifted.graph.type_of(value)
-            if isinstance(type_, TensorType) and type_.element.is_float:
-                return value
-        raise InvalidModelError(f"{self._source.name}: expected a floating-point output, got none")
+        prediction = prediction_of(forward.lifted.graph, forward.outputs, settings.loss, wanted)
+        if prediction is None:
+            raise InvalidModelError(f"{self._source.name}: expected a floating-point output, got none")
+        added = add_loss(editor, prediction, settings)
+        return StepLoss(editor.build(), added.value, added.weights, added.labels, added.notes)
 
     def _cotangent(self, editor: GraphEditor, loss: Value) -> Value:
         """The cotangent of the loss: 1, or the scale of the loss."""

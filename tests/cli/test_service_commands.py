@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,7 +19,7 @@ from superopt.errors import InvalidOptionError
 def database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A database of its own, without rules."""
     monkeypatch.setenv("SUPEROPT_DATABASE_URL", f"sqlite:///{tmp_path / 'service.db'}")
-    monkeypatch.setenv("SUPEROPT_LIBRARY", str(tmp_path / "none"))
+    monkeypatch.setenv("SUPEROPT_LIBRARY", os.devnull)
 
 
 def answer(words: str, capsys: pytest.CaptureFixture[str]) -> object:

@@ -106,7 +106,28 @@ REFUSED = [
         *("step", "--checkpoint o --into step.onnx -o o"),
         "o: expected a file of its own, and the checkpoint is the same one",
     ),
-    ("step", "--checkpoint data.npz --resume", "data.npz: expected a checkpoint in safetensors format: "),
+    (
+        "step",
+        "--checkpoint data.npz --resume",
+        "checkpoint: expected a file of its own, and data.npz is",
+    ),
+    (
+        "step",
+        "--checkpoint lacking.npz --resume",
+        "lacking.npz: expected a checkpoint in safetensors format",
+    ),
+    (
+        *("step", "--checkpoint ./step.onnx"),
+        "checkpoint: expected a file of its own, and step.onnx is the training step",
+    ),
+    (
+        *("step", "--into fixed.onnx -o data.npz"),
+        "output: expected a file of its own, and data.npz is the file of samples",
+    ),
+    (
+        *("step", "--checkpoint m.onnx --into m.onnx -o out.onnx"),
+        "checkpoint: expected a file of its own, and m.onnx is the inference model",
+    ),
 ]
 
 

@@ -351,9 +351,12 @@ def test_a_key_that_no_header_can_have_is_refused(key: str) -> None:
     ],
 )
 def test_wrong_arguments_are_named(call: Callable[[Client], object], reason: str) -> None:
-    with Client("http://service", transport=httpx.MockTransport(lambda _: pytest.fail("sent"))) as client:
-        with pytest.raises(InvalidOptionError, match=re.escape(reason)):
-            call(client)
+    transport = httpx.MockTransport(lambda _: pytest.fail("sent"))
+    with (
+        Client("http://service", transport=transport) as client,
+        pytest.raises(InvalidOptionError, match=re.escape(reason)),
+    ):
+        call(client)
 
 
 def test_an_id_is_one_segment_of_the_path() -> None:
@@ -363,7 +366,7 @@ def test_an_id_is_one_segment_of_the_path() -> None:
         asked.append(request.url.raw_path)
         return httpx.Response(404)
 
-    with Client("http://service", transport=httpx.MockTransport(answer)) as client:
-        with pytest.raises(NotFoundError):
-            client.get("../substitutions")
+    transport = httpx.MockTransport(answer)
+    with Client("http://service", transport=transport) as client, pytest.raises(NotFoundError):
+        client.get("../substitutions")
     assert asked == [b"/v1/optimizations/..%2Fsubstitutions"]

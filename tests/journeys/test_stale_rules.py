@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ WARNING = "1 proved rule is not used: superopt has changed since"
 @pytest.fixture
 def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Two proved rules, one of them by a checker that is no longer this one."""
-    monkeypatch.setenv("SUPEROPT_LIBRARY", str(tmp_path / "none"))
+    monkeypatch.setenv("SUPEROPT_LIBRARY", os.devnull)
     path = tmp_path / "rules.db"
     with open_database(str(path)) as opened:
         opened.rules.add_candidates(CandidateRule(parse_equation(text), "test") for text in RULES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -61,7 +62,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         open_database(f"sqlite:///{directory}/service.db", library=directory / "none") as database,
     ):
         environment.setenv("PYTHONPATH", str(Path(__file__).parent))
-        environment.setenv("SUPEROPT_LIBRARY", str(directory / "none"))
+        environment.setenv("SUPEROPT_LIBRARY", os.devnull)
         database.rules.add_candidates(CandidateRule(parse_equation(text), "test") for text in RULES)
         verify_pending(database)
         database.library.publish(current(), "test")

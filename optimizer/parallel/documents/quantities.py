@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 import re
 from fractions import Fraction
 
@@ -70,9 +71,18 @@ class Quantity(enum.Enum):
         return Fraction(number) * self.units[unit]
 
 
+_UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+
+
 def size_text(count: int) -> str:
     """Bytes as readable text."""
-    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+    for unit, factor in _UNITS:
         if count >= factor:
             return f"{count / factor:.2f} {unit}"
     return f"{count} bytes"
+
+
+def sufficient_size_text(count: int) -> str:
+    """Bytes as readable text, rounded up, so that as many are enough."""
+    step = next((factor / 100 for _, factor in _UNITS if count >= factor), 1.0)
+    return size_text(math.ceil(math.ceil(count / step) * step))

@@ -93,6 +93,8 @@ class Planner:
             if key not in known:
                 known.add(key)
                 seen.append(self.evaluated(subject, proposal))
+        if not any(candidate.fits for candidate in seen):
+            seen.append(self.least_memory_plan(subject))
         best = min(seen, key=lambda candidate: candidate.rank)
         if self.objective is ParallelObjective.THROUGHPUT and subject.step is None:
             piped = self._piped(subject, best)

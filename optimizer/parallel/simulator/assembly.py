@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -29,6 +29,15 @@ from superopt.optimizer.parallel.simulator.units import (
 )
 from superopt.optimizer.parallel.tasks import mapping_of, shape_of
 from superopt.optimizer.parallel.terms import admits
+
+
+def require_one_stage(stages: Collection[int], microbatches: int) -> None:
+    """Raises InvalidOptionError for a training step that is a pipeline."""
+    if microbatches > 1 or len(set(stages)) > 1:
+        raise InvalidOptionError(
+            "plan: expected one stage and one microbatch for a training step, which cannot be a "
+            f"pipeline, got {len(set(stages))} and {microbatches}"
+        )
 
 
 class Assembly:
@@ -66,11 +75,8 @@ class Assembly:
         """The stage of every operation. Raises InvalidOptionError where a stage depends on a later one, and
         for a pipeline of a training step: its microbatches would update the states one after the other."""
         stages = tuple(self.how(plan, number).stage for number in range(len(self._operations.all)))
-        if self._operations.step is not None and (plan.microbatches > 1 or len(set(stages)) > 1):
-            raise InvalidOptionError(
-                "plan: expected one stage and one microbatch for a training step, which cannot be a "
-                f"pipeline, got {len(set(stages))} and {plan.microbatches}"
-            )
+        if self._operations.step is not None:
+            require_one_stage(stages, plan.microbatches)
         for number, operation in enumerate(self._operations.all):
             for source in operation.sources:
                 if source is not None and stages[source[0]] > stages[number]:

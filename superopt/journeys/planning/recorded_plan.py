@@ -14,7 +14,7 @@ from superopt.optimizer.parallel.documents.cluster import named_cluster
 from superopt.optimizer.parallel.documents.plan_text import plan_from_json
 from superopt.optimizer.parallel.licences import licences_of
 from superopt.optimizer.parallel.search.subject import Subject, plannable
-from superopt.optimizer.parallel.simulator import ParallelObjective
+from superopt.optimizer.parallel.simulator import ParallelObjective, require_one_stage
 from superopt.optimizer.parallel.simulator.prices import Prices
 from superopt.optimizer.parallel.strategies.model import strategy_of
 from superopt.optimizer.parallel.strategies.plans import StrategyPlanner
@@ -49,7 +49,7 @@ def recorded_plan(
     """The plan that is recorded for a graph of the model. A graph that a synchronisation strategy changed is
     made again, for the ``cluster``, by default the known machine that the report names. Raises
     InvalidFileError for a report without a plan or with one that does not fit, and InvalidOptionError where
-    the cluster is not known or has fewer devices."""
+    the cluster is not known or has fewer devices, and for a training step that is a pipeline."""
     if not isinstance(report.get("parallel"), dict) or not isinstance(report.get("options"), dict):
         raise InvalidFileError("report: it has no plan: optimise with --cluster to get one")
     content, options = section_of(report, "parallel"), section_of(report, "options")
@@ -72,6 +72,8 @@ def recorded_plan(
         sized, layout = planned.graph, planned.layout
     plan = plan_from_json(content, Subject.of(sized), devices)
     step = None if layout is None else StepStates.of(sized, layout)
+    if step is not None:
+        require_one_stage([how.stage for how in plan.parallel.values()], plan.microbatches)
     return RecordedPlan(sized, plan, step, name, devices, str(objective), is_synchronised)
 
 

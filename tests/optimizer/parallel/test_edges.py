@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import cast
 
@@ -104,6 +106,14 @@ def test_what_does_not_fit_comes_back_with_what_would_be_enough() -> None:
     assert (result.report.returned, result.report.parallel) == ("original", None)
     assert "does not fit on tiny" in result.report.why
     assert "8 such devices would be enough, or 2.50 MiB on each" in result.report.why
+
+
+def test_what_is_said_to_be_enough_is_enough() -> None:
+    why = _run(DENSE, PAIR, memory=1 << 20).report.why
+    said = re.search(r"or ([\d.]+) MiB on each of its devices", why)
+    assert said is not None, why
+    enough = math.floor(float(said[1]) * (1 << 20))
+    assert _run(DENSE, PAIR, memory=enough).report.returned == "optimized"
 
 
 def test_a_memory_limit_is_for_each_device() -> None:

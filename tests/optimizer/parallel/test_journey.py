@@ -89,6 +89,22 @@ def test_a_training_step_is_planned_and_still_trains(
     assert (section["strategy"], section["origin"]) == ("zero3", "expert")
     assert all(kept["degrees"].count(2) == 1 and kept["fetches"] for kept in section["residence"])
     assert run(["shards", step, report, "-o", str(tmp_path / "shards")]) == 0
+    tight = [
+        *cluster,
+        "--strategy",
+        "ddp",
+        "--memory-limit",
+        "20KiB",
+        "--report",
+        str(tmp_path / "tight.json"),
+    ]
+    assert run(["optimize", step, *tight, "--dry-run", "--require-gain"]) == 1
+    assert "the requested plan needs" in json.loads((tmp_path / "tight.json").read_text())["why"]
+    changed = json.loads(Path(report).read_text())
+    changed["parallel"]["microbatches"] = 2
+    (tmp_path / "changed.json").write_text(json.dumps(changed))
+    assert run(["shards", step, str(tmp_path / "changed.json"), "-o", str(tmp_path / "none")]) == 2
+    assert not (tmp_path / "none").exists()
     given = ["--plan", report, "--search", "none", "--report", str(tmp_path / "again.json"), "--dry-run"]
     assert run(["optimize", step, *cluster, *given]) == 0
     again = json.loads((tmp_path / "again.json").read_text())["parallel"]

@@ -23,6 +23,7 @@ from superopt.errors import DivergedError, InvalidFileError, InvalidOptionError
 from superopt.optimizer.training.checkpoint import EverySeconds, EverySteps, parse_interval
 from superopt.optimizer.training.dataset import Batching, Position
 from superopt.optimizer.training.description import RateInput, read_description, write_description
+from superopt.step_options import StepSettings
 from superopt.training import Step, TrainingProgress, TrainingResult, train, train_graph
 from tests.optimizer.training.steps import (
     Arrays,
@@ -273,6 +274,42 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
             checkpoint_every=EverySteps(2),
         )
     assert all(np.isfinite(array).all() for array in load_file(path).values())
+
+
+def _lengths() -> bytes:
+    """A model whose result has no gradient at a sample of zeros: the length of a product."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["h"]),
+            helper.make_node("ReduceL2", ["h", "axes"], ["y"], keepdims=1),
+        ],
+        "lengths",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 1])],
+        [
+            numpy_helper.from_array(np.ones((3, 2), np.float32), "w"),
+            numpy_helper.from_array(np.array([1]), "axes"),
+        ],
+    )
+    imports = [helper.make_opsetid("", 18)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=8).SerializeToString()
+
+
+@pytest.mark.parametrize("every", [EverySteps(1), EverySteps(100)])
+def test_states_that_are_not_finite_are_never_kept(tmp_path: Path, every: EverySteps) -> None:
+    """The loss is finite where its gradient is not: neither checkpoint nor success, whatever comes next."""
+    settings = StepSettings.from_json({"loss": "mse", "optimizer": "sgd"})
+    step = Step(train_graph(_lengths(), settings).step.model.to_bytes())
+    data = {"x": np.eye(3, dtype=np.float32), "targets": np.ones((3, 1), np.float32)}
+    path = tmp_path / "run.safetensors"
+    train(step, data, steps=2, batch_size=3, checkpoint=path)
+    before = path.read_bytes()
+    data["x"][1] = 0.0
+    with pytest.raises(DivergedError, match="step 3: the loss is finite, but the new state w is not"):
+        train(step, data, steps=3, batch_size=3, resume=path, checkpoint_every=every)
+    assert path.read_bytes() == before
+    with pytest.raises(DivergedError, match="w is not finite before the first step"):
+        train(step, data, steps=1, batch_size=3)
 
 
 def _without(name: str) -> Arrays:

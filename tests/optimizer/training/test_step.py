@@ -358,9 +358,16 @@ def test_the_parameters_to_keep_are_named() -> None:
     [
         (StepSettings(model=ModelSettings(prediction="nothing")), "expected an output of the model"),
         (StepSettings(model=ModelSettings(trainable=("nothing*",))), "trainable"),
-        (StepSettings(loss=LossSettings("nothing")), "expected cross-entropy, mse, l1, cotangents"),
+        (
+            StepSettings(loss=LossSettings("ms")),
+            r"loss: expected cross-entropy, mse, l1, cotangents, or an output of the model \(.*\); got ms",
+        ),
+        (
+            StepSettings(loss=LossSettings("logits"), model=ModelSettings(prediction="aside")),
+            "prediction: expected none, since the loss is the output logits; got aside",
+        ),
     ],
-    ids=["prediction", "trainable", "loss"],
+    ids=["prediction", "trainable", "loss", "both"],
 )
 def test_what_does_not_fit_is_said(settings: StepSettings, message: str) -> None:
     with pytest.raises(SuperoptError, match=message) as refused:

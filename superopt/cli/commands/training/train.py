@@ -13,7 +13,7 @@ import typer
 from superopt.cli.output import JsonOption, NoDatabaseOption, Output, destination, several, shown
 from superopt.cli.progress import Status, followed
 from superopt.errors import InvalidOptionError
-from superopt.files import require_writable
+from superopt.files import require_not_read, require_writable
 
 if TYPE_CHECKING:
     from superopt.training import TrainingProgress, TrainingResult
@@ -89,6 +89,10 @@ def train(
     output = Output.beside(as_json, out)
     interval = parse_interval(checkpoint_every)
     _require_files(checkpoint, into, out, resumes=resume)
+    require_not_read(
+        {"checkpoint": checkpoint, "output": out}, {"training step": step, "file of samples": data}
+    )
+    require_not_read({"checkpoint": checkpoint}, {"inference model": into})
     loaded = Step(step, threads=threads)
     if into is not None:
         loaded.trained(into)  # a model that does not fit is found before training
