@@ -80,7 +80,7 @@ def parse_options(text: bytes, settings: Settings, *, has_cluster: bool) -> Json
         else [Mismatch("", "an object", content)]
     )
     errors = [{"field": wrong.place, "detail": wrong.detail} for wrong in found]
-    if any("\0" in name for name in _texts(content)):
+    if any("\0" in name for name in _texts(cast("object", content))):
         errors.append({"field": "", "detail": "a text has a NUL character"})
     if errors:
         raise Problem(ProblemType.OPTIONS, f"options: {sentence(errors)}", errors=errors)

@@ -246,6 +246,8 @@ def _kind(path: Path) -> int:
     """The type bits of what lies at the end of the path's symlinks; 0 where nothing does."""
     try:
         return stat.S_IFMT(path.stat().st_mode)
+    except ValueError:  # a path with a NUL character
+        return 0
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             return 0

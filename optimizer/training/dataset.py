@@ -38,8 +38,16 @@ class Dataset:
         """The samples in a numpy archive (.npz) or in arrays, which may have others besides.
 
         Raises InvalidFileError for an unreadable archive, for an array that is missing or of a wrong type
-        or shape, for different numbers of samples, for none.
+        or shape, for different numbers of samples, for none, and InvalidOptionError for another argument.
         """
+        if not isinstance(cast("object", source), str | Path | Mapping):
+            raise InvalidOptionError(f"data: expected a path, or arrays by name, got {type(source).__name__}")
+        if isinstance(source, Mapping):
+            for port in ports:
+                content = cast("object", source.get(port.name))
+                if content is not None and not isinstance(content, np.ndarray | np.generic):
+                    kind = type(content).__name__
+                    raise InvalidOptionError(f"data: array {port.name!r}: expected a numpy array, got {kind}")
         name = str(source) if isinstance(source, str | Path) else "the data"
         given = source if isinstance(source, Mapping) else _read(Path(source), ports)
         arrays = {port.name: port.per_sample.require(given, name) for port in ports}
@@ -103,8 +111,8 @@ class Batching:
     def of(step: Step, dataset: Dataset, size: int | None, seed: int) -> Batching:
         """Batches of ``size`` samples, by default the step's number, else ``DEFAULT_BATCH_SIZE``.
 
-        Raises InvalidOptionError for a size below 1 or other than the step's, InvalidFileError where there
-        are fewer samples than the step's number.
+        Raises InvalidOptionError for a size below 1, above the number of samples, or other than the step's,
+        InvalidFileError where there are fewer samples than the step's number.
         """
         fixed = step.batch_size
         if size is not None and size < 1:
@@ -115,6 +123,10 @@ class Batching:
             raise InvalidFileError(
                 f"{dataset.name}: expected at least {fixed} samples, the batch size of {step.name}, "
                 f"got {dataset.count}"
+            )
+        if fixed is None and size is not None and size > dataset.count:
+            raise InvalidOptionError(
+                f"batch size: expected at most {dataset.count}, the number of samples, got {size}"
             )
         return Batching(
             dataset.count, fixed or size or DEFAULT_BATCH_SIZE, keeps_rest=fixed is None, seed=seed

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -87,6 +88,11 @@ def train(
     Raises InvalidOptionError, InvalidFileError (data, checkpoint), RuntimeRefusedError, DivergedError at a
     loss that is not finite: the last checkpoint is kept then.
     """
+    if not isinstance(cast("object", step), Step):
+        raise InvalidOptionError(f"step: expected a superopt.training.Step, got {type(step).__name__}")
+    for name, number in (("steps", steps), ("batch size", batch_size), ("seed", seed)):
+        if number is not None and not isinstance(cast("object", number), int):
+            raise InvalidOptionError(f"{name}: expected a whole number, got {number!r}")
     if steps < 1:
         raise InvalidOptionError(f"steps: expected at least 1, got {steps}")
     written = None if checkpoint is None else Path(checkpoint)

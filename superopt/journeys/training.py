@@ -6,9 +6,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from superopt.axioms.loader import load_axioms
-from superopt.errors import IllTypedError, InvalidModelError, UnsupportedError
+from superopt.errors import IllTypedError, InvalidModelError, InvalidOptionError, UnsupportedError
 from superopt.onnx_io import ModelSource
 from superopt.optimizer.training.description import Role
 from superopt.optimizer.training.step import (
@@ -63,6 +64,8 @@ class StepGraph:
 def train_graph(model: ModelSource, settings: StepSettings | None = None) -> StepGraph:
     """The training step of an inference model. Raises InvalidModelError for a model that cannot be trained,
     with the node that has no gradient, and InvalidOptionError for settings that do not fit it."""
+    if settings is not None and not isinstance(cast("object", settings), StepSettings):
+        raise InvalidOptionError(f"settings: expected StepSettings, got {type(settings).__name__}")
     start = time.monotonic()
     try:
         step = build_step(model, settings or StepSettings(), load_axioms().adjoints)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import onnx
 
@@ -89,6 +90,9 @@ def save(name: str, path: Path, *, batch: int = 1, sequence: int | None = None, 
 
 
 def _check(name: str, batch: int, seed: int) -> None:
+    for what, number in (("batch", batch), ("seed", seed)):
+        if not isinstance(cast("object", number), int):
+            raise InvalidOptionError(f"{name}: expected a whole number as {what}, got {number!r}")
     if batch < 1:
         raise InvalidOptionError(f"{name}: expected a batch of at least 1, got {batch}")
     if seed < 0:

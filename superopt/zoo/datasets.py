@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pydoc_data.topics import topics
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,5 +123,6 @@ def _pieces(samples: int, seed: int, length: int) -> NDArray[np.int64]:
 
 
 def _check(name: str, size: int, least: int) -> None:
-    if size < least:
-        raise InvalidOptionError(f"samples to train on: expected {name} of at least {least}, got {size}")
+    if not isinstance(cast("object", size), int) or size < least:
+        wanted = f"a whole number of {name}, at least {least}"
+        raise InvalidOptionError(f"samples to train on: expected {wanted}, got {size!r}")

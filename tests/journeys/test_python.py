@@ -140,6 +140,7 @@ def test_a_notebook_shows_a_table_without_markup_of_the_model(
     [
         ({"model": 3}, "model: expected a path, bytes, an onnx.ModelProto or an onnx_ir.Model, got int"),
         ({"model": "nowhere.onnx"}, "nowhere.onnx does not exist"),
+        ({"model": "no\0where.onnx"}, "no\0where.onnx cannot be read: embedded null byte"),
         ({"budget": "5"}, "budget: expected a number of seconds, above 0, got '5'"),
         ({"dims": {"batch": 0}}, "dims.batch: expected a whole number, at least 1 and "),
         ({"dims": [8]}, "dims: expected sizes by name, got [8]"),

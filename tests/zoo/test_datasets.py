@@ -120,11 +120,12 @@ def test_ratings_have_the_rank_of_their_factors() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: datasets.digits(0), "expected samples of at least 1, got 0"),
-        (lambda: datasets.digits(1, side=7), "expected side of at least 8, got 7"),
-        (lambda: datasets.images(1, classes=1), "expected classes of at least 2, got 1"),
-        (lambda: datasets.text(1, length=0), "expected length of at least 1, got 0"),
-        (lambda: datasets.ratings(1, users=0), "expected users of at least 1, got 0"),
+        (lambda: datasets.digits(0), "expected a whole number of samples, at least 1, got 0"),
+        (lambda: datasets.digits("x"), "expected a whole number of samples, at least 1, got 'x'"),
+        (lambda: datasets.digits(1, side=7), "expected a whole number of side, at least 8, got 7"),
+        (lambda: datasets.images(1, classes=1), "expected a whole number of classes, at least 2, got 1"),
+        (lambda: datasets.text(1, length=0), "expected a whole number of length, at least 1, got 0"),
+        (lambda: datasets.ratings(1, users=0), "expected a whole number of users, at least 1, got 0"),
     ],
 )
 def test_sizes_that_are_too_small_are_named(call: Callable[[], Samples], message: str) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -344,7 +345,7 @@ def test_arrays_that_are_not_asked_for_are_left_alone() -> None:
     assert len(train(Step(linear_step()), more, steps=2).losses) == 2
 
 
-WRONG_OPTIONS: dict[str, tuple[dict[str, int], str]] = {
+WRONG_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "steps": ({"steps": 0}, "steps: expected at least 1, got 0"),
     "batch size": ({"steps": 1, "batch_size": 0}, "batch size: expected at least 1, got 0"),
     "fixed batch size": (
@@ -352,13 +353,36 @@ WRONG_OPTIONS: dict[str, tuple[dict[str, int], str]] = {
         "batch size: expected 8, which the model fixes, got 9",
     ),
     "seed": ({"steps": 1, "seed": -1}, "seed: expected a number from 0"),
+    "no number": ({"steps": "x"}, "steps: expected a whole number, got 'x'"),
+    "half a batch": ({"steps": 1, "batch_size": 1.5}, "batch size: expected a whole number, got 1.5"),
 }
 
 
 @pytest.mark.parametrize(("options", "message"), WRONG_OPTIONS.values(), ids=WRONG_OPTIONS)
-def test_options_that_make_no_sense_are_refused(options: dict[str, int], message: str) -> None:
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidOptionError, match=message):
         train(Step(linear_step(batch=8)), DATA, **options)
+
+
+WRONG_ARGUMENTS: dict[str, tuple[tuple[Any, Any], str]] = {
+    "a path as step": (("step.onnx", DATA), "step: expected a superopt.training.Step, got str"),
+    "a list as data": ((Step(linear_step()), [1]), "data: expected a path, or arrays by name, got list"),
+    "a list as array": (
+        (Step(linear_step()), {**DATA, "x": [1.0]}),
+        "data: array 'x': expected a numpy array, got list",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG_ARGUMENTS.values(), ids=WRONG_ARGUMENTS)
+def test_arguments_of_other_types_are_named(arguments: tuple[Any, Any], message: str) -> None:
+    with pytest.raises(InvalidOptionError, match=message):
+        train(*arguments, steps=1)
+
+
+def test_a_batch_is_no_larger_than_the_samples() -> None:
+    with pytest.raises(InvalidOptionError, match="batch size: expected at most 70, the number of samples"):
+        train(Step(linear_step()), DATA, steps=1, batch_size=71)
 
 
 def test_a_run_is_resumed_as_it_was(tmp_path: Path) -> None:
