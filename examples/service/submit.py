@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from superopt.client import Client, Event
+from superopt.errors import SuperoptError
 
 
 def main() -> int:
@@ -53,4 +54,7 @@ def show(event: Event) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except SuperoptError as error:
+        sys.exit(f"submit: {error}")

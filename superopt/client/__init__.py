@@ -13,6 +13,7 @@ from superopt.client.documents import (
     File,
     Judgement,
     Optimization,
+    Outcome,
     Problem,
     Substitution,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "NotFoundError",
     "Optimization",
     "OptimizationEndedError",
+    "Outcome",
     "Problem",
     "RejectedError",
     "RequestError",

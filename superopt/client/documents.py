@@ -57,10 +57,31 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
+class Outcome:
+    """The report of an optimization in short: the model ``returned`` (``optimized`` or ``original``), and the
+    ``ratio`` of the original's cost to its cost, ``measured`` or else predicted; None where unknown."""
+
+    returned: str | None
+    ratio: float | None
+    measured: bool
+
+    @staticmethod
+    def of(content: JsonObject) -> Outcome:
+        """From JSON."""
+        returned, ratio = content.get("returned"), content.get("ratio")
+        return Outcome(
+            None if returned is None else str(returned),
+            ratio if isinstance(ratio, float) else None,
+            bool(content.get("measured")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Optimization:
     """An optimization on the service.
 
-    ``reused_from`` is the optimization whose result was reused; ``problem`` is why it ended without a result.
+    ``reused_from`` is the optimization whose result was reused; ``problem`` is why it ended without a result;
+    ``outcome`` is its report in short, once it has succeeded.
     """
 
     id: str
@@ -75,6 +96,7 @@ class Optimization:
     finished_at: datetime | None
     reused_from: str | None
     problem: Problem | None
+    outcome: Outcome | None = None
 
     @property
     def ended(self) -> bool:
@@ -95,7 +117,7 @@ class Optimization:
         """From JSON."""
         error = content.get("error")
         files = cast("Sequence[JsonObject]", content["files"])
-        reused = content.get("reused_from")
+        reused, outcome = content.get("reused_from"), content.get("outcome")
         return Optimization(
             id=str(content["id"]),
             state=str(content["state"]),
@@ -111,6 +133,7 @@ class Optimization:
             finished_at=_time(content["finished_at"]),
             reused_from=None if reused is None else str(reused),
             problem=Problem.of(cast("JsonObject", error)) if isinstance(error, dict) else None,
+            outcome=Outcome.of(cast("JsonObject", outcome)) if isinstance(outcome, dict) else None,
         )
 
 

@@ -19,6 +19,8 @@ from superopt.client import (
     Event,
     NotAllowedError,
     NotFoundError,
+    Optimization,
+    Outcome,
     RejectedError,
     Retries,
     ServerBusyError,
@@ -28,6 +30,7 @@ from superopt.client import errors as error_module
 from superopt.client.archives import unpack
 from superopt.client.errors import DownloadDamagedError, OptimizationEndedError
 from superopt.errors import InvalidModelError, InvalidOptionError, SuperoptError
+from superopt.server.http.documents import OPTIMIZATION_EXAMPLE
 from superopt.server.settings import Settings
 from superopt.server.worker.loop import Worker
 from superopt.substitution_db import Database
@@ -129,6 +132,7 @@ def test_a_model_with_external_data_goes_there_and_back(server: str, given: Path
         events: list[Event] = []
         ended = client.wait(job.id, on_event=events.append)
         assert (ended.succeeded, ended.name, ended.options) == (True, "net.onnx", {"seed": 1})
+        assert ended.outcome == Outcome(returned=None, ratio=None, measured=False)
         assert [e.content["state"] for e in events if e.kind == "state"] == ["queued", "running", "succeeded"]
         assert list(client.events(job.id, after=events[1].id)) == events[2:]
         written = client.save_model(job.id, tmp_path / "out.onnx")
@@ -370,3 +374,8 @@ def test_an_id_is_one_segment_of_the_path() -> None:
     with Client("http://service", transport=transport) as client, pytest.raises(NotFoundError):
         client.get("../substitutions")
     assert asked == [b"/v1/optimizations/..%2Fsubstitutions"]
+
+
+def test_the_outcome_is_part_of_an_optimization() -> None:
+    content = {**OPTIMIZATION_EXAMPLE, "files": [], "options": {}}
+    assert Optimization.of(content).outcome == Outcome(returned="optimized", ratio=1.264, measured=True)
