@@ -6,6 +6,7 @@ import ipaddress
 import os
 import sys
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Literal, Self
 
 import psutil
@@ -145,6 +146,14 @@ class Settings(BaseModel):
     def to_environment(self) -> dict[str, str]:
         """Environment variables that pass these settings to another process."""
         return {PREFIX + name.upper(): str(value) for name, value in self.model_dump().items()}
+
+
+def misspelt(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that look like a setting but are none, each with the setting that it resembles."""
+    known = [PREFIX + name.upper() for name in Settings.model_fields]
+    others = [name for name in environment if name.startswith(PREFIX) and name not in known]
+    near = {name: get_close_matches(name, known, n=1, cutoff=0.9) for name in others}
+    return {name: found[0] for name, found in near.items() if found}
 
 
 def settings_table() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import signal
 import socket
 import sys
@@ -28,7 +29,7 @@ from superopt.server.process.background import beside
 from superopt.server.process.key_uses import record_key_uses
 from superopt.server.process.tls import Tls
 from superopt.server.process.tracing import traces_of_environment
-from superopt.server.settings import Settings
+from superopt.server.settings import Settings, misspelt
 from superopt.server.worker.device import this_device
 from superopt.substitution_db import open_database
 from superopt.substitution_db.rules.currency import current
@@ -65,6 +66,8 @@ def serve(
         server = _Server(configuration, shared_state(app).stopping)
         listening = _listening(host, port)
         logs.configure(settings.log_format, settings.log_level, "server")
+        for name, near in misspelt(os.environ).items():
+            _log.warning("%s is no setting and is ignored; did you mean %s?", name, near)
         _say_where("http" if tls is None else "https", host, listening)
         if not is_loopback(host) and not database.keys.any_made():
             _log.warning(

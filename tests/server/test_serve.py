@@ -17,7 +17,7 @@ import pytest
 
 from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.server.process.serve import serve
-from superopt.server.settings import Settings
+from superopt.server.settings import Settings, misspelt
 from superopt.substitution_db import open_database
 
 PROGRAM = "from superopt.server.process.serve import serve; serve(port=0, workers=1)"
@@ -112,6 +112,12 @@ def test_an_address_in_use_is_one_sentence(settings: Settings, tmp_path: Path) -
 def test_settings_under_which_no_job_ends_well_are_refused(variables: dict[str, str], reason: str) -> None:
     with pytest.raises(InvalidOptionError, match=re.escape(reason)):
         Settings.from_environment({f"SUPEROPT_{name}": value for name, value in variables.items()})
+
+
+def test_a_misspelt_setting_is_recognised() -> None:
+    assert misspelt(
+        {"SUPEROPT_MAX_UPLOAD_BYTE": "1", "SUPEROPT_LIBRARY": "x", "SUPEROPT_POLL_SECONDS": "1"}
+    ) == {"SUPEROPT_MAX_UPLOAD_BYTE": "SUPEROPT_MAX_UPLOAD_BYTES"}
 
 
 def test_a_library_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
