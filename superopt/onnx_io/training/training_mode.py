@@ -1,4 +1,5 @@
-"""The forward pass of training: dropout and batch normalisation of a model as deterministic plain nodes."""
+"""The forward pass of training: dropout, batch normalisation and recurrent layers as deterministic plain
+nodes."""
 
 from __future__ import annotations
 
@@ -39,6 +40,7 @@ from superopt.onnx_io.training.dropout import (
     write_identity,
 )
 from superopt.onnx_io.training.random_masks import Counters, MaskWriter
+from superopt.onnx_io.training.recurrent import RecurrentWriter, is_recurrent
 from superopt.onnx_io.training.running_statistics import RunningStatistics, Statistic
 
 _NO_BATCH_NORM = (
@@ -84,7 +86,8 @@ class TrainingForward:
 
 def in_training_mode(model: onnx.ModelProto, settings: ForwardSettings) -> TrainingForward:
     """The model as a deterministic forward pass of training, at operator set 18 or newer, without Dropout
-    and, unless frozen, BatchNormalization nodes. The model is not changed, nor are weights read.
+    and, unless frozen, BatchNormalization nodes; recurrent layers are unrolled where that is possible. The
+    model is not changed, nor are weights read.
     Raises InvalidModelError, which names the node, where one cannot be rewritten, is in a subgraph or
     function, or cannot be converted to operator set 18."""
     _require_in_main_graph(model)
@@ -125,8 +128,10 @@ class _Forward:
         self._statistics = RunningStatistics(model.graph, self._builder)
         self._dropouts = [node for node in model.graph.node if _is_dropout(node)]
         self._types: Mapping[str, ValueType] = {}
-        if self._dropouts or any(map(is_batch_norm, model.graph.node)):
+        self._inputs = frozenset(value.name for value in model.graph.input)
+        if self._dropouts or any(is_batch_norm(node) or is_recurrent(node) for node in model.graph.node):
             self._types = infer_types(model).types
+        self._recurrent = RecurrentWriter(self._builder, self._types)
 
     def run(self) -> TrainingForward:
         """The forward pass."""
@@ -140,11 +145,18 @@ class _Forward:
                 write_dropout(node)
             elif is_batch_norm(node):
                 write_norm(node)
+            elif is_recurrent(node) and self._is_unrolled(node):
+                self._recurrent.write(node)
             else:
                 self._builder.keep(node)
         statistics = self._statistics.states()
         self._replace_nodes()
         return TrainingForward(self._model, statistics, masked, notes)
+
+    def _is_unrolled(self, node: onnx.NodeProto) -> bool:
+        """Whether a recurrent layer is written as plain nodes: always if its weights are trained, so that one
+        that cannot be is refused, else if it can be."""
+        return not self._inputs.isdisjoint(node.input[1:4]) or not self._recurrent.why_not(node)
 
     def _ratios(self) -> Sequence[float]:
         constant = stored_constants(self._graph)
