@@ -10,6 +10,7 @@ from superopt.verifier.certificates.attribute_cases import attribute_cases
 from superopt.verifier.certificates.degree_cases import require_above
 from superopt.verifier.certificates.partial_typing import UndecidedCasesError
 from superopt.verifier.certificates.rank_bound import largest_rank
+from tests.verifier.degree_chains import DegreeRule, failure, rules
 
 
 def test_degrees_meet_in_pairs_of_primes() -> None:
@@ -83,3 +84,16 @@ def test_more_numbers_than_there_are_values_for_are_refused() -> None:
         sums = f"scale({sums}, full[value={name}])"
     with pytest.raises(IllTypedError, match="7 numbers are open, more than 6"):
         list(attribute_cases(parse_equation(f"{sums} => {sums}"), 1, 1))
+
+
+QUICK = [
+    rule
+    for rule in rules()
+    if rule.in_chains != rule.in_sides and sum(rule.in_chains.values()) < 6 and "partition" not in str(rule)
+]
+"""Those that take less than a few seconds; ``python -m tests.verifier.degree_chains`` replays all."""
+
+
+@pytest.mark.parametrize("rule", QUICK, ids=str)
+def test_chains_hold_at_all_degrees_that_their_terms_ask_for(rule: DegreeRule) -> None:
+    assert failure(rule) == ""
