@@ -152,15 +152,17 @@ class _Pass:
         return "an image of one row instead of a sequence"
 
     def _spelled_anew(self) -> Iterator[NodeId]:
-        """Yield scalar steps after a convolution that the model stores with axes of size 1, which ONNX
-        Runtime does not fuse; they are written anew, without axes."""
+        """Yield scalar steps whose number the model stores with axes of size 1, with which ONNX Runtime does
+        not fuse: after a convolution with any axis, elsewhere (in a Gelu, say) with several. They are written
+        anew, without axes."""
         for node_id, node in self._graph.nodes.items():
             if node_id not in self._editor or node_id in self._protected or node.origin is None:
                 continue
-            if _is_fused_with_a_number(node) and self._follows_convolution(node):
+            if traits(node.operator.name).element_wise or _is_fused_with_a_number(node):
                 names = self._source.proto.graph.node[node.origin].input
                 constants = [self._source.constants[name] for name in names if name in self._source.constants]
-                if any(tensor.size == 1 and len(tensor.shape) for tensor in constants):
+                axes = max((len(tensor.shape) for tensor in constants if tensor.size == 1), default=0)
+                if axes > 1 or (axes and _is_fused_with_a_number(node) and self._follows_convolution(node)):
                     self._rewritten.add(node_id)
                     yield node_id
 

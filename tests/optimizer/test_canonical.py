@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -13,6 +14,8 @@ from onnx import TensorProto
 from superopt.ir import NodeId, Plan
 from superopt.onnx_io import lift, load_model, lower
 from superopt.optimizer.canonical import canonicalise
+from superopt.optimizer.cost.runtime.executed_kernels import load_and_list
+from superopt.optimizer.cost.runtime.session import Provider
 from tests.onnx_io.kit import assert_same_results, listing, model, node, tensor, value, weight
 
 
@@ -168,3 +171,35 @@ def test_sizes_that_only_an_onnx_node_reads_stay() -> None:
     lifted = lift(load_model(before))
     after = lower(lifted, canonicalise(lifted).graph, Plan()).to_bytes()
     assert listing(after) == "s = Shape(x)\nu = Concat(s, t)\ny = Expand(b, u)"
+
+
+def test_a_gelu_is_fused_although_its_numbers_have_axes(tmp_path: Path) -> None:
+    """ONNX Runtime recognises it by numbers of at most one axis; exporters from TensorFlow write four."""
+    numbers = {"half": 0.5, "cubed": 0.044715, "slope": 0.7978845608, "one": 1.0}
+    weights = [tensor(name, np.full((1, 1, 1, 1), number)) for name, number in numbers.items()]
+    nodes = [
+        node("Conv", "x w", "a"),
+        node("Mul", "half a", "h"),
+        node("Pow", "a three", "p"),
+        node("Mul", "cubed p", "q"),
+        node("Add", "a q", "r"),
+        node("Mul", "slope r", "t"),
+        node("Tanh", "t", "u"),
+        node("Add", "one u", "v"),
+        node("Mul", "h v", "g"),
+        node("Conv", "g w", "y"),
+    ]
+    given = (
+        [value("x", [1, 4, 6, 6])],
+        [value("y", [1, 4, 6, 6])],
+        [*weights, tensor("three", 3.0), weight("w", 4, 4, 1, 1)],
+    )
+    original = model(nodes, *given).SerializeToString()
+    lifted = lift(load_model(original))
+    canonical = canonicalise(lifted)
+    assert [step.what for step in canonical.steps] == ["a number without axes"] * 4
+    written = lower(lifted, canonical.graph, Plan()).to_bytes()
+    assert_same_results(original, written)
+    _, kernels = load_and_list(written, 1, Provider.CPU, tmp_path)
+    assert kernels is not None
+    assert "com.microsoft.FastGelu" in kernels.kernels
