@@ -23,12 +23,12 @@ from superopt.onnx_io.files.source import IR_WITH_FREE_INITIALIZERS, SourceModel
 from superopt.onnx_io.files.stored import StoredTensor
 from superopt.onnx_io.protos import STANDARD_DOMAINS, captured_names, copy_without_graph
 from superopt.onnx_io.sizes.inference import SMALL, InferredTypes, infer_types
-from superopt.onnx_io.sizes.shape_data import LARGEST, RULES, SIZE_READERS, evaluate, is_symbolic
+from superopt.onnx_io.sizes.shape_data import EVALUATED, LARGEST, SIZE_READERS, evaluate, is_symbolic
 
 ROUNDS = 8
 """Maximum repetitions of type inference."""
 
-DISPOSABLE = frozenset((*RULES, *SIZE_READERS, "Constant"))
+DISPOSABLE = frozenset((*EVALUATED, *SIZE_READERS, "Constant"))
 """Operators without effects, whose nodes can be removed when unused."""
 
 
@@ -89,6 +89,10 @@ def may_be_replaced(content: Array) -> bool:
     return content.dtype.kind in "ib" or content.size == 1
 
 
+def _is_constant(content: Array) -> bool:
+    return not is_symbolic(content) and may_be_replaced(content)
+
+
 _INTEGERS = (TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL)
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
 
@@ -117,12 +121,12 @@ class _Known:
             self.inferred = infer_types(model, self._source.apart, self.contents)
         followed: Mapping[str, Array] = {} if self.inferred is None else self.inferred.contents
         for node in nodes:
-            content = followed.get(node.output[0])
-            if content is None and node.op_type not in SIZE_READERS:
+            contents = [followed[name] for name in node.output if name in followed]
+            if len(contents) < len(node.output) and node.op_type not in SIZE_READERS:
                 known = [self.contents[name] for name in node.input if name in self.contents]
-                content = evaluate(node, known, self._opset) if len(known) == len(node.input) else None
-            if content is not None and not is_symbolic(content) and may_be_replaced(content):
-                self.contents[node.output[0]] = content
+                contents = evaluate(node, known, self._opset) if len(known) == len(node.input) else ()
+            if len(contents) == len(node.output) and all(map(_is_constant, contents)):
+                self.contents.update(zip(node.output, contents, strict=True))
                 found = True
         return found
 
@@ -134,9 +138,8 @@ class _Known:
     def _is_open(self, node: onnx.NodeProto) -> bool:
         return (
             node.domain in STANDARD_DOMAINS
-            and len(node.output) == 1
-            and (node.op_type in RULES or node.op_type in SIZE_READERS)
-            and node.output[0] not in self.contents
+            and (node.op_type in EVALUATED or node.op_type in SIZE_READERS)
+            and not all(name in self.contents for name in node.output)
         )
 
     def apply(self, model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> onnx.ModelProto:
@@ -182,10 +185,9 @@ class _Known:
         return {n for n in names if n in read or n in visible or n not in self._read_at_first}
 
     def _is_replaced(self, node: onnx.NodeProto) -> bool:
-        if len(node.output) != 1 or node.op_type == "Constant" or node.output[0] in self._stays:
+        if node.op_type == "Constant" or not self._stays.isdisjoint(node.output):
             return False
-        content = self.contents.get(node.output[0])
-        return content is not None
+        return bool(node.output) and all(name in self.contents for name in node.output)
 
     def _is_left_over(self, node: onnx.NodeProto, read: set[str]) -> bool:
         return (

@@ -73,21 +73,22 @@ class Propagation:
 
     def _visit(self, node: onnx.NodeProto) -> None:
         is_standard = node.domain in STANDARD_DOMAINS
-        content = self._evaluated(node) if is_standard and len(node.output) == 1 else None
+        contents = self._evaluated(node) if is_standard else ()
         if not all(self._is_settled(name) for name in node.output if name) and not any(subgraphs(node)):
-            self._refine(node, None if content is None else [content.shape], is_standard=is_standard)
-        if content is not None:
-            self._keep(node.output[0], content)
+            self._refine(node, [content.shape for content in contents] or None, is_standard=is_standard)
+        for name, content in zip(node.output, contents, strict=False):
+            self._keep(name, content)
 
     def content(self, name: str) -> Array | None:
         """What is known of the content of a tensor before the model runs."""
         return self.contents[name] if name in self.contents else self._constants.get(name)
 
-    def _evaluated(self, node: onnx.NodeProto) -> Array | None:
+    def _evaluated(self, node: onnx.NodeProto) -> Sequence[Array]:
         if node.op_type in SIZE_READERS:
-            return shape_content(self.types.get(node.input[0]), node)
+            content = shape_content(self.types.get(node.input[0]), node)
+            return () if content is None else [content]
         known = [content for name in node.input if (content := self._followed(name)) is not None]
-        return evaluate(node, known, self._opset) if len(known) == len(node.input) else None
+        return evaluate(node, known, self._opset) if len(known) == len(node.input) else ()
 
     def _followed(self, name: str) -> Array | None:
         content = self.content(name)

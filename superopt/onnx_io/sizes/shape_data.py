@@ -39,6 +39,9 @@ LARGEST = 4096
 SIZE_READERS = ("Shape", "Size")
 """Operators that read sizes of their operand and nothing else of it."""
 
+_SPLIT_HAS_SIZES = 13
+"""The opset since which Split has sizes as an operand."""
+
 Operands = Sequence[Array]
 
 
@@ -76,27 +79,22 @@ def shape_content(type_: ValueType | None, node: onnx.NodeProto) -> Array | None
     return _vector(type_.shape[slice(attributes.integer("start", 0), attributes.integer("end", type_.rank))])
 
 
-def evaluate(node: onnx.NodeProto, operands: Operands, opset: int) -> Array | None:
-    """The only output of a node of the standard domain; None where it is unknown or large. ``operands`` are
-    the given ones; none may be missing in the middle."""
-    rule = RULES.get(node.op_type)
-    if rule is None or len(node.output) != 1 or not all(node.input):
-        return None
+def evaluate(node: onnx.NodeProto, operands: Operands, opset: int) -> Sequence[Array]:
+    """The outputs of a node of the standard domain; none where one is unknown or large. ``operands`` are the
+    given ones; none may be missing in the middle."""
+    if node.op_type not in EVALUATED or not all(node.input) or not all(node.output):
+        return ()
+    known = _Node(node, opset)
     try:
         with np.errstate(all="ignore"):
-            result = np.asarray(rule(_Node(node, opset), operands))
-    except (
-        UnknownContentError,
-        InexactError,
-        ValueError,
-        IndexError,
-        TypeError,
-        KeyError,
-        ZeroDivisionError,
-        OverflowError,
-    ):
-        return None
-    return settled(result) if result.size <= LARGEST else None
+            if node.op_type == "Split":
+                results = _split(known, operands, len(node.output))
+            else:
+                results = [np.asarray(RULES[node.op_type](known, operands))]
+    except (UnknownContentError, InexactError, ValueError, TypeError, LookupError, ArithmeticError):
+        return ()
+    is_small = len(results) == len(node.output) and all(result.size <= LARGEST for result in results)
+    return [settled(result) for result in results] if is_small else ()
 
 
 def settled(content: Array) -> Array:
@@ -266,6 +264,20 @@ def _range(_: _Node, operands: Operands) -> Array:
     return np.arange(start, limit, step, dtype=operands[0].dtype)
 
 
+def _split(node: _Node, operands: Operands, count: int) -> list[Array]:
+    """Return the parts of a vector, of the sizes that are given, else equal ones, of which the last may be
+    smaller. The graph has an operator for a split of more axes."""
+    (size,) = operands[0].shape
+    sizes = node.integers("split") if node.opset < _SPLIT_HAS_SIZES else None
+    if len(operands) > 1:
+        sizes = _integers(operands[1])
+    each = -(-size // count)
+    parts = sizes or [min(each, max(size - each * number, 0)) for number in range(count)]
+    if len(parts) != count or sum(parts) != size:
+        raise UnknownContentError("a split into other sizes")
+    return np.split(operands[0], np.cumsum(parts)[:-1].tolist())
+
+
 def _divide(_: _Node, operands: Operands) -> Array:
     """Return integer quotients, rounded towards zero, which for sizes means downwards."""
     left, right = operands
@@ -381,3 +393,6 @@ RULES: Mapping[str, Callable[[_Node, Operands], Array]] = {
     "Where": _by(np.where),
 }
 """Evaluation functions by operator. For floating point, only functions that all machines round alike."""
+
+EVALUATED = frozenset((*RULES, "Split"))
+"""All operators that ``evaluate`` knows, the one with several outputs, too."""
