@@ -24,11 +24,13 @@ class BranchesRun:
         self._taken: dict[int, Mapping[str, bool]] = {}
         self._model: LoadedModel | None = None
 
-    def missed(self, samples: Sequence[Sample], until: float) -> tuple[str, ...]:
+    def missed(self, samples: Sequence[Sample], until: float, other: bytes | None = None) -> tuple[str, ...]:
         """The branches that ran on none of the samples, as text; of those that could be run until then
-        (monotonic clock). Empty if none could."""
+        (monotonic clock). Empty if none could. With another model, those of its nodes alone: what it does not
+        have was proved to be never taken."""
         if not self._conditions:
             return ()
+        kept = None if other is None else conditions(other)
         seen: dict[str, set[bool]] = {}
         for sample in samples:
             if id(sample) not in self._taken and time.monotonic() < until:
@@ -38,7 +40,7 @@ class BranchesRun:
         return tuple(
             f"the {'else' if True in seen[condition] else 'then'} branch of {node}"
             for node, condition in self._conditions.items()
-            if len(seen.get(condition, ())) == 1
+            if len(seen.get(condition, ())) == 1 and (kept is None or node in kept)
         )
 
     def _run(self, sample: Sample) -> Mapping[str, bool]:

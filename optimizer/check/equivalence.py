@@ -123,22 +123,26 @@ class Reference:
         self._model = self.baseline.model = None
 
 
-def check_equivalence(reference: Reference, other: LoadedModel, *, closes: bool = False) -> Equivalence:
+def check_equivalence(
+    reference: Reference, other: LoadedModel, *, closes: bool = False, is_rewritten: bool = False
+) -> Equivalence:
     """Runs the other model on the samples of the reference and judges all outputs and saturating operands. A
     model cannot be certified if two runs of it differ, or if no output is ever finite. At least one sample is
     compared, whatever the time limit. With ``closes`` the other model runs first, for half of the time at
-    most, and is closed before anything is judged: double precision takes memory, too."""
+    most, and is closed before anything is judged: double precision takes memory, too. Of a model that
+    ``is_rewritten``, branches that it no longer has are not missed."""
     difference = _signature_difference(reference, other)
     if difference:
         return _refusal(reference.tolerance, difference)
     reference.baseline.deadline = reference.sampling.deadline
-    return _Check(reference, other, closes=closes).verdict()
+    return _Check(reference, other, closes=closes, is_rewritten=is_rewritten).verdict()
 
 
 class _Check:
     """Comparison of one model with the reference."""
 
-    def __init__(self, reference: Reference, other: LoadedModel, *, closes: bool) -> None:
+    def __init__(self, reference: Reference, other: LoadedModel, *, closes: bool, is_rewritten: bool) -> None:
+        self._is_rewritten = is_rewritten
         self._reference = reference
         self._baseline = reference.baseline
         self._other = other
@@ -180,7 +184,9 @@ class _Check:
             sizes=self._sizes(),
             overflows=total.overflows,
             undecided=not self._compared and total.agrees,
-            branches_missed=reference.branches.missed(self._compared, self._baseline.until()),
+            branches_missed=reference.branches.missed(
+                self._compared, self._baseline.until(), self._bytes if self._is_rewritten else None
+            ),
         )
 
     def _sizes(self) -> tuple[Mapping[str, int], ...]:

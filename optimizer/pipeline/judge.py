@@ -79,7 +79,9 @@ class Equality:
             model = lowered()
             file = runnable(model, self.original.directory)
             loaded, executes = self.opened(file)
-            equivalence = check_equivalence(self.reference, loaded, closes=self.original.is_large)
+            equivalence = check_equivalence(
+                self.reference, loaded, closes=self.original.is_large, is_rewritten=True
+            )
         except REFUSED as error:
             return Compared(f"the rewritten model cannot be run on this machine: {error}")
         why = "equal, on weak evidence because the outputs hardly vary" if equivalence.weak else "equal"
