@@ -21,8 +21,8 @@ from superopt.journeys import in_process, optimize_job
 from superopt.journeys.changes.freezing import as_recorded, as_requested
 from superopt.journeys.optimize_job import Attached
 from superopt.journeys.replay import replay
-from superopt.onnx_io import load_model
-from superopt.onnx_io.changes.freezing import frozen_sizes
+from superopt.onnx_io import lift, load_model
+from superopt.onnx_io.changes.freezing import freeze, frozen_sizes
 from superopt.options import Options
 from tests.conftest import WithLibrary
 from tests.onnx_io.kit import assert_same_results, model, node, operators, tensor, value, weight
@@ -196,3 +196,22 @@ def test_sizes_at_which_the_model_does_not_run(path: Path, capsys: pytest.Captur
     said = capsys.readouterr().err
     assert "freeze: expected sizes at which the model runs, got n=3, t=12: the original does not run" in said
     assert not out.exists()
+
+
+def test_ranks_and_named_sizes_stay_declared_behind_a_node_that_nobody_knows() -> None:
+    """Without them nothing behind such a node has a known rank."""
+    shape = ["n", "t", 8]
+    made = model(
+        [
+            node("Unheard", "x", "h", domain="somewhere"),
+            node("Relu", "h", "r"),
+            node("MatMul", "r w", "y"),
+        ],
+        [value("x", shape)],
+        [value("y", ["n", "t", 4])],
+        [weight("w", 8, 4)],
+        domains={"somewhere": 1},
+    )
+    made.graph.value_info.append(value("h", ["n", "unk__1", 8]))
+    lifted = lift(freeze(load_model(made, accepts=lambda _: True), {"n": 2, "t": 3}))
+    assert [operator for _, operator, _ in lifted.opaque] == ["Unheard"]

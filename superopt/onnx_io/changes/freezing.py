@@ -140,7 +140,8 @@ def frozen_sizes(model: onnx.ModelProto) -> dict[str, int]:
 
 
 def _fixed(model: onnx.ModelProto, axes: Sequence[OpenAxis], sizes: Mapping[str, int]) -> onnx.ModelProto:
-    """The model with these sizes declared, and without declarations that depended on them."""
+    """The model with these sizes declared, and without the names of other sizes in declarations, which may
+    depend on them; ranks stay declared."""
     fixed = onnx.ModelProto()
     fixed.CopyFrom(model)
     inputs = {value.name: value for value in fixed.graph.input}
@@ -150,22 +151,19 @@ def _fixed(model: onnx.ModelProto, axes: Sequence[OpenAxis], sizes: Mapping[str,
             raise InvalidOptionError(f"freeze: {axis.name} and {axis.place} are one axis, got two sizes")
         for size in wanted:
             inputs[axis.port].type.tensor_type.shape.dim[axis.axis].dim_value = size
-    for value in fixed.graph.output:
+    for value in (*fixed.graph.output, *fixed.graph.value_info):
         for dimension in value.type.tensor_type.shape.dim:
             if dimension.dim_param in sizes:
                 dimension.dim_value = sizes[dimension.dim_param]
-    kept = [value for value in fixed.graph.value_info if _is_sized(value)]
-    del fixed.graph.value_info[:]
-    fixed.graph.value_info.extend(kept)
+    for value in fixed.graph.value_info:
+        for dimension in value.type.tensor_type.shape.dim:
+            if dimension.dim_param:
+                dimension.ClearField("dim_param")
     recorded = {**frozen_sizes(fixed), **sizes}
     for entry in [entry for entry in fixed.metadata_props if entry.key == FROZEN_KEY]:
         fixed.metadata_props.remove(entry)
     fixed.metadata_props.add(key=FROZEN_KEY, value=json.dumps(recorded, ensure_ascii=False))
     return fixed
-
-
-def _is_sized(value: onnx.ValueInfoProto) -> bool:
-    return all(dimension.HasField("dim_value") for dimension in value.type.tensor_type.shape.dim)
 
 
 def _folded(source: SourceModel) -> onnx.ModelProto:
