@@ -91,7 +91,7 @@ def train(
     if not isinstance(cast("object", step), Step):
         raise InvalidOptionError(f"step: expected a superopt.training.Step, got {type(step).__name__}")
     for name, number in (("steps", steps), ("batch size", batch_size), ("seed", seed)):
-        if number is not None and not isinstance(cast("object", number), int):
+        if number is not None and not isinstance(cast("object", number), int | np.integer):
             raise InvalidOptionError(f"{name}: expected a whole number, got {number!r}")
     if steps < 1:
         raise InvalidOptionError(f"steps: expected at least 1, got {steps}")

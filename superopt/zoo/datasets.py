@@ -123,6 +123,6 @@ def _pieces(samples: int, seed: int, length: int) -> NDArray[np.int64]:
 
 
 def _check(name: str, size: int, least: int) -> None:
-    if not isinstance(cast("object", size), int) or size < least:
+    if not isinstance(cast("object", size), int | np.integer) or size < least:
         wanted = f"a whole number of {name}, at least {least}"
         raise InvalidOptionError(f"samples to train on: expected {wanted}, got {size!r}")
