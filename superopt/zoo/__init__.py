@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-import numpy as np
 import onnx
 
 from superopt.errors import InvalidOptionError
@@ -92,7 +91,7 @@ def save(name: str, path: Path, *, batch: int = 1, sequence: int | None = None, 
 
 def _check(name: str, batch: int, seed: int) -> None:
     for what, number in (("batch", batch), ("seed", seed)):
-        if not isinstance(cast("object", number), int | np.integer):
+        if not isinstance(cast("object", number), int):
             raise InvalidOptionError(f"{name}: expected a whole number as {what}, got {number!r}")
     if batch < 1:
         raise InvalidOptionError(f"{name}: expected a batch of at least 1, got {batch}")
