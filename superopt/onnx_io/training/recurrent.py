@@ -82,7 +82,8 @@ class RecurrentWriter:
             return (
                 f"expected a fixed number of time steps, got {steps or 'an unknown one'}; give it by --freeze"
             )
-        return "" if steps <= _MOST_STEPS else f"expected at most {_MOST_STEPS} time steps, got {steps}"
+        is_possible = 1 <= steps <= _MOST_STEPS
+        return "" if is_possible else f"expected from 1 to {_MOST_STEPS} time steps, got {steps}"
 
     def write(self, node: onnx.NodeProto) -> None:
         """Writes the outputs that the node has. Raises InvalidModelError where it cannot be written."""

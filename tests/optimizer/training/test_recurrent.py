@@ -101,6 +101,10 @@ REFUSED: dict[str, tuple[onnx.ModelProto, str]] = {
         network("LSTM", "forward", drawn("LSTM", "forward", ()), "time"),
         r"node 'layer' \(LSTM\): expected a fixed number of time steps, got time; give it by --freeze",
     ),
+    "no time": (
+        network("GRU", "forward", drawn("GRU", "forward", ()), 0),
+        r"node 'layer' \(GRU\): expected from 1 to 1024 time steps, got 0",
+    ),
     "clip": (
         network("GRU", "forward", drawn("GRU", "forward", ()), clip=1.0),
         r"node 'layer' \(GRU\): expected it without clip",
