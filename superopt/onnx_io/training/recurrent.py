@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeAlias, cast
 
 import numpy as np
 import onnx
@@ -53,6 +53,11 @@ class _Weights:
     projected: str
     recurrent: str
     bias: str | None
+
+
+_Cell: TypeAlias = Callable[[_Weights, Sequence[str], str, _State], _State]
+"""Writes one time step: the weights, the activations, the projected input and the state before; the state
+after."""
 
 
 class RecurrentWriter:
@@ -119,6 +124,7 @@ class _Layer:
         self._dtype = dtype_of(data.element)
         self._name = next(name for name in node.output if name)
         self._hidden = int(cast("int", self.given["hidden_size"]))
+        self._cuts: dict[tuple[str, int, int, int], list[str]] = {}
         self._lengths = self._float_lengths()
         self._outputs: list[str] = []
         self._ends: list[_State] = []
@@ -127,16 +133,12 @@ class _Layer:
         """Writes one direction."""
         weights = self._weights(place)
         inputs = self._halved(weights.projected, 0, [1] * self._steps)
-        cells: Mapping[str, Callable[[str, _State], _State]] = {
-            "LSTM": lambda x, state: self._lstm(weights, activations, x, state),
-            "GRU": lambda x, state: self._gru(weights, activations, x, state),
-            "RNN": lambda x, state: self._rnn(weights, activations, x, state),
-        }
+        cells: Mapping[str, _Cell] = {"LSTM": self._lstm, "GRU": self._gru, "RNN": self._rnn}
         cell = cells[self._node.op_type]
         state = _State(self._initial(_HIDDEN, place), self._initial(_CELL, place))
         outputs: dict[int, str] = {}
         for step in reversed(range(self._steps)) if is_reversed else range(self._steps):
-            after = cell(self._squeezed(inputs[step]), state)
+            after = cell(weights, activations, self._squeezed(inputs[step]), state)
             assert after.hidden is not None, "a cell gives a state"
             state, outputs[step] = self._within_length(step, state, after)
         self._ends.append(state)
@@ -273,17 +275,20 @@ class _Layer:
         if len(sizes) == 1:
             return [name]
         middle = len(sizes) // 2
-        halves = [sum(half) * unit for half in (sizes[:middle], sizes[middle:])]
-        cut = self._builder.constant("recurrent_parts", np.array(halves, np.int64))
-        outputs = [self._builder.fresh(f"{self._name}.part") for _ in halves]
-        self._builder.keep(
-            helper.make_node(
-                "Split", [name, cut], outputs, self._builder.fresh(f"{outputs[0]}:Split"), axis=axis
-            )
-        )
-        first, second = outputs
-        left = self._halved(first, axis, sizes[:middle], unit)
-        return [*left, *self._halved(second, axis, sizes[middle:], unit)]
+        left, right = sizes[:middle], sizes[middle:]
+        first, second = self._cut(name, axis, sum(left) * unit, sum(right) * unit)
+        return [*self._halved(first, axis, left, unit), *self._halved(second, axis, right, unit)]
+
+    def _cut(self, name: str, axis: int, first: int, second: int) -> list[str]:
+        """The two halves of a tensor, which is cut once: weights are asked for at every time step."""
+        key = (name, axis, first, second)
+        known = self._cuts.get(key)
+        if known is None:
+            cut = self._builder.constant("recurrent_parts", np.array((first, second), np.int64))
+            known = self._cuts[key] = [self._builder.fresh(f"{self._name}.part") for _ in range(2)]
+            label = self._builder.fresh(f"{known[0]}:Split")
+            self._builder.keep(helper.make_node("Split", [name, cut], known, label, axis=axis))
+        return known
 
     def _joined(self, names: Sequence[str], axis: int) -> str:
         """The tensors joined along an axis, by halves as they are cut."""
