@@ -158,7 +158,6 @@ class _Run:
         with _signals() as received:
             if resumed_at < steps:
                 self._advance_until(steps, progress, received)
-            self._require_finite()
             self._save()
         if received:
             signal.raise_signal(received[0])
@@ -184,7 +183,6 @@ class _Run:
             if after.step >= steps or received:
                 return
             if self.schedule.is_due(after.step):
-                self._require_finite()
                 self._save()
 
     def _advance(self, chosen: Order, after: Position) -> None:
@@ -202,16 +200,13 @@ class _Run:
         numbers = {name: array for name, array in self.step.states.items() if array.dtype.kind not in "iub"}
         return next((name for name, array in numbers.items() if not np.isfinite(array).all()), "")
 
-    def _require_finite(self) -> None:
-        """Raises DivergedError for a state that is not finite, which no checkpoint and no model gets."""
-        broken, position = self._not_finite(), self.course.position.step
+    def _save(self) -> None:
+        """Writes a checkpoint, unless there is none to write or the last one has the present states. Raises
+        DivergedError for a state that is not finite, which no checkpoint and no model gets."""
+        position, broken = self.course.position.step, self._not_finite()
         if broken:
             why = f"the loss is finite, but the new state {broken} is not"
             raise DivergedError(self._divergence(position, why))
-
-    def _save(self) -> None:
-        """Writes a checkpoint, unless the last one has the present states."""
-        position = self.course.position.step
         if self.checkpoint is not None and self.saved_at != position:
             write_checkpoint(self.checkpoint, self.step.states, self.course)
             self.saved_at = position
