@@ -11,9 +11,10 @@ from superopt.ir.graph import Graph
 from superopt.onnx_io import Executed, LoweredModel, lower
 from superopt.optimizer.check import Comparison, Equivalence, compare_latency, compare_latency_apart
 from superopt.optimizer.check.interval import DOUBT
-from superopt.optimizer.cost import Target
+from superopt.optimizer.cost import GraphCost, Target
 from superopt.optimizer.cost.runtime.session import Array, ModelFile, RuntimeRefusedError
 from superopt.optimizer.pipeline.judge import REFUSED, Equality
+from superopt.optimizer.pipeline.selection import MEASURED_OBJECTIVES
 from superopt.optimizer.pipeline.verdict import Ablation, PricedVariant, Verdict
 from superopt.optimizer.pipeline.write import plan_of
 from superopt.optimizer.search import Families
@@ -27,6 +28,9 @@ _TRIAL_SHARE = 0.1
 
 _NOTICEABLE = 1.004
 """Minimum certain speed-up over another variant to be preferred to it."""
+
+_LEAST_RATIO = 0.99
+"""Required speed-up of a model with less of what an objective counts that is not a time."""
 
 _WHOLE_SHARE = 0.9
 """Share of the remaining time for timing undecided cases."""
@@ -234,6 +238,13 @@ class Decision:
 
 def _measured(comparison: Comparison) -> str:
     return f"measured {comparison.ratio:.3f} ({comparison.low:.3f} to {comparison.high:.3f}) times as fast"
+
+
+def minimal_ratio_of(start: GraphCost, objective: str) -> float:
+    """The required speed-up of a rewritten model: none if the original exceeds the memory limit."""
+    if start.penalty:
+        return 0.0
+    return 1.0 if objective in MEASURED_OBJECTIVES else _LEAST_RATIO
 
 
 def rejection_reason(comparison: Comparison, minimal_ratio: float = 1.0) -> str:

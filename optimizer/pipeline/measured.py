@@ -26,14 +26,13 @@ from superopt.optimizer.cost.runtime.ports import misdeclared
 from superopt.optimizer.cost.runtime.session import Provider
 from superopt.optimizer.explanation import Explanation, Findings, explain
 from superopt.optimizer.memory.subject import StepOutputs
-from superopt.optimizer.pipeline.decision import Decision
+from superopt.optimizer.pipeline.decision import Decision, minimal_ratio_of
 from superopt.optimizer.pipeline.judge import Equality, NotRunError, Trial, UnchangedError
 from superopt.optimizer.pipeline.original import Original
 from superopt.optimizer.pipeline.prepare import Prepared, refusal_of
 from superopt.optimizer.pipeline.report import CostSummary, MemorySummary, Report, SearchSummary, SizesSummary
 from superopt.optimizer.pipeline.schedule import SearchTime
 from superopt.optimizer.pipeline.second_look import at_second_look
-from superopt.optimizer.pipeline.selection import MEASURED_OBJECTIVES
 from superopt.optimizer.pipeline.verdict import PricedVariant, Verdict, most_promising
 from superopt.optimizer.search import (
     Families,
@@ -64,9 +63,6 @@ _QUICK = 1.0
 _PRICING_SHARE = 0.5
 _SETTLING_SHARE = 0.2
 """Share of the remaining time after which no other sizes are tried."""
-
-_LEAST_RATIO = 0.99
-"""Required speed-up of a model with less of what an objective counts that is not a time."""
 
 _SECOND_LOOK_SHARE = 0.05
 """Share of the time of a search for its result: prices that decided it are measured again, and steps without
@@ -317,7 +313,7 @@ class MeasuredTrial(Trial[PricedVariant]):
             reference.release()
         lists_kernels = self._target.is_here and schedule.loading < _QUICK
         self._equality = Equality(original, reference, lists_kernels)
-        least = _minimal_ratio(start, request.options.objective)
+        least = minimal_ratio_of(start, request.options.objective)
         return Decision(
             self._equality, first.feeds, self._target, least, self._left, self._families, self.verdicts
         )
@@ -393,10 +389,3 @@ class MeasuredTrial(Trial[PricedVariant]):
         except Exception:  # noqa: BLE001 - logged, and the outcome goes out without its explanation
             _LOG.exception("explaining %s failed", self._request.lifted.source.name)
             return None
-
-
-def _minimal_ratio(start: GraphCost, objective: str) -> float:
-    """Required speed-up of a rewritten model: none if the original exceeds the memory limit."""
-    if start.penalty:
-        return 0.0
-    return 1.0 if objective in MEASURED_OBJECTIVES else _LEAST_RATIO
