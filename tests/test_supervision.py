@@ -24,9 +24,7 @@ import superopt
 from superopt.cli.main import run
 from superopt.equations import parse_equation, rule_id
 from superopt.errors import InvalidModelError, InvalidOptionError
-from superopt.journeys.ending_reasons import reason_of
 from superopt.journeys.supervision import Job, Outcome, run_job
-from superopt.processes.child import OutOfMemory, OutOfTime
 from superopt.substitution_db import CandidateRule, open_database
 
 HERE = "tests.supervised_functions"
@@ -398,13 +396,3 @@ def test_a_model_without_a_file_of_its_own_is_named_as_the_user_does(tmp_path: P
         )
     assert ended.returncode == 2
     assert f"standard input: {said}" in ended.stderr
-
-
-def test_the_reason_names_a_budget_for_a_model_that_was_not_loaded_in_time() -> None:
-    why, is_broken = reason_of(OutOfTime(), None, 15.0, 17.1)
-    assert why == (
-        "the budget of 15 s was overrun: stopped after 17.1 s, when the model was being read and loaded; "
-        "that needs a budget of at least 35 s, perhaps more"
-    )
-    assert not is_broken
-    assert reason_of(OutOfMemory(), "search", 15.0, 5.0)[0] == "not enough memory, in the phase 'search'"

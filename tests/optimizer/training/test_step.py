@@ -11,28 +11,17 @@ import pytest
 from onnx import helper, numpy_helper
 
 from superopt import zoo
-from superopt.axioms import load_axioms
-from superopt.errors import InvalidModelError, InvalidOptionError, SuperoptError, UnsupportedError
+from superopt.errors import InvalidModelError, UnsupportedError
 from superopt.journeys.training import train_graph
-from superopt.onnx_io import ModelSource, lift, load_model
+from superopt.onnx_io import lift, load_model
 from superopt.onnx_io.lowering import extending
 from superopt.optimizer.training.description import Role, read_description
 from superopt.optimizer.training.running import Step
-from superopt.optimizer.training.step import BuiltStep, build_step
 from superopt.step_options import LossSettings, ModelSettings, StepSettings, UpdateSettings
 from superopt.zoo import datasets
 from tests.onnx_io.kit import session as onnx_session
 from tests.optimizer.training import jax_oracle
-
-Arrays = dict[str, np.ndarray]
-BATCH = 4
-RATE = 0.05
-SGD = UpdateSettings("sgd", learning_rate=RATE)
-ADJOINTS = load_axioms().adjoints
-
-
-def built(model: ModelSource, settings: StepSettings | None = None) -> BuiltStep:
-    return build_step(model, settings or StepSettings(update=SGD), ADJOINTS)
+from tests.optimizer.training.step_models import BATCH, RATE, SGD, Arrays, built, linear, model_of
 
 
 def network(name: str) -> onnx.ModelProto:
@@ -44,38 +33,6 @@ def batches(samples: datasets.Samples, count: int) -> list[Arrays]:
         {name: array[index * BATCH : (index + 1) * BATCH] for name, array in samples.items()}
         for index in range(count)
     ]
-
-
-def model_of(
-    nodes: list[onnx.NodeProto],
-    weights: Arrays,
-    inputs: dict[str, tuple[int | str, ...]],
-    outputs: dict[str, tuple[int | str, ...]],
-    opset: int = 18,
-) -> onnx.ModelProto:
-    def declared(shapes: dict[str, tuple[int | str, ...]]) -> list[onnx.ValueInfoProto]:
-        return [helper.make_tensor_value_info(name, 1, shape) for name, shape in shapes.items()]
-
-    graph = helper.make_graph(
-        *(nodes, "net", declared(inputs), declared(outputs)),
-        initializer=[numpy_helper.from_array(array, name) for name, array in weights.items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-
-
-def linear(batch: int | str = BATCH) -> onnx.ModelProto:
-    """logits = x w + b, and an output that no loss reads."""
-    random = np.random.default_rng(0)
-    weights = {
-        "fc/weight": random.normal(size=(5, 3)).astype(np.float32),
-        "fc/bias": random.normal(size=3).astype(np.float32),
-        "other": random.normal(size=(5, 2)).astype(np.float32),
-    }
-    nodes = [
-        helper.make_node("Gemm", ["x", "fc/weight", "fc/bias"], ["logits"], name="fc"),
-        helper.make_node("MatMul", ["x", "other"], ["aside"], name="aside"),
-    ]
-    return model_of(nodes, weights, {"x": (batch, 5)}, {"logits": (batch, 3), "aside": (batch, 2)})
 
 
 @pytest.mark.parametrize(
@@ -351,28 +308,6 @@ def test_the_parameters_to_keep_are_named() -> None:
         built(model, StepSettings(loss=LossSettings("mse"), update=SGD))
     settings = StepSettings(loss=LossSettings("mse"), update=SGD, model=ModelSettings(frozen=("w",)))
     assert built(model, settings)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (StepSettings(model=ModelSettings(prediction="nothing")), "expected an output of the model"),
-        (StepSettings(model=ModelSettings(trainable=("nothing*",))), "trainable"),
-        (
-            StepSettings(loss=LossSettings("ms")),
-            r"loss: expected cross-entropy, mse, l1, cotangents, or an output of the model \(.*\); got ms",
-        ),
-        (
-            StepSettings(loss=LossSettings("logits"), model=ModelSettings(prediction="aside")),
-            "prediction: expected none, since the loss is the output logits; got aside",
-        ),
-    ],
-    ids=["prediction", "trainable", "loss", "both"],
-)
-def test_what_does_not_fit_is_said(settings: StepSettings, message: str) -> None:
-    with pytest.raises(SuperoptError, match=message) as refused:
-        built(linear(), settings)
-    assert isinstance(refused.value, InvalidOptionError)
 
 
 def test_a_step_is_lifted_with_few_opaque_nodes() -> None:
