@@ -20,8 +20,9 @@ from superopt.journeys.changes.adaptation import as_requested
 from superopt.journeys.changes.conversions import converted, without_conversions
 from superopt.journeys.changes.memory_limits import leaving_time, within_limit
 from superopt.journeys.comparing import compared_sources
+from superopt.journeys.given_inputs import GivenInputs, as_archive
 from superopt.journeys.planning.targets import find_target
-from superopt.journeys.result import Result
+from superopt.journeys.result import Result, WrittenModel, model_of
 from superopt.journeys.suspect_evidence import suspect_evidence
 from superopt.object_cache import cached, source_key
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, lift, load_model
@@ -231,31 +232,35 @@ def optimize_with(
 
 
 def check(
-    first: ModelSource,
-    second: ModelSource,
+    first: ModelSource | WrittenModel,
+    second: ModelSource | WrittenModel,
     *,
     samples: int = 4,
     seed: int = 0,
     tolerance: float | None = None,
-    inputs: str | Path | None = None,
+    inputs: GivenInputs | None = None,
     dims: Mapping[str, int] = DEFAULTS.dims,
 ) -> Equivalence:
     """Whether the second model is as accurate as the first on ``samples`` random inputs; the verdict is true
     if so.
 
     ``dims`` are sizes of symbolic dimensions; where the second model has a size and the first none, inputs
-    have that size. ``inputs`` is an .npz file with inputs to use as well. ``tolerance`` is the error allowed
-    beyond the first model's own rounding error, by default one by element type. Raises InvalidModelError,
-    InvalidOptionError.
+    have that size. ``inputs`` are arrays by the names of inputs, or an .npz file of them, to use as well.
+    ``tolerance`` is the error allowed beyond the first model's own rounding error, by default one by element
+    type. Raises InvalidModelError, InvalidOptionError.
     """
-    require_python({"samples": samples, "seed": seed, "tolerance": tolerance, "inputs": inputs, "dims": dims})
-    inputs = None if inputs is None else Path(inputs)
-    if inputs is not None:
-        require_archive(inputs)
-    source, other = (load_model(model, loads) for model in (first, second))
-    return compared_sources(
-        source, other, samples=samples, seed=seed, tolerance=tolerance, inputs=inputs, dims=dims
-    )
+    with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
+        archive = as_archive(inputs, Path(directory))
+        require_python(
+            {"samples": samples, "seed": seed, "tolerance": tolerance, "inputs": archive, "dims": dims}
+        )
+        path = None if archive is None else Path(archive)
+        if path is not None:
+            require_archive(path)
+        source, other = (load_model(model_of(model), loads) for model in (first, second))
+        return compared_sources(
+            source, other, samples=samples, seed=seed, tolerance=tolerance, inputs=path, dims=dims
+        )
 
 
 def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
 from superopt.errors import InvalidOptionError
-from superopt.journeys.result import Result
+from superopt.journeys.given_inputs import GivenInputs, as_archive
+from superopt.journeys.result import Result, WrittenModel, model_of
 from superopt.journeys.supervision import OPTIMIZE, Job, Outcome, run_job
 from superopt.journeys.torch_export import TorchModule, exported, is_torch_module
 from superopt.onnx_io import LoweredModel, ModelSource, load_model
@@ -33,7 +34,7 @@ from superopt.optimizer.pipeline.runnable import loads
 from superopt.options import DEFAULTS, Options
 from superopt.substitution_db.rules.versions import PublishedRules
 
-OptimizableModel: TypeAlias = "ModelSource | TorchModule"
+OptimizableModel: TypeAlias = "ModelSource | WrittenModel | TorchModule"
 ProgressCallback: TypeAlias = Callable[[Progress], None]
 
 _MODEL = "the model"
@@ -53,7 +54,7 @@ def optimize(
     threads: int | None = DEFAULTS.threads,
     dims: Mapping[str, int] = DEFAULTS.dims,
     freeze: Mapping[str, int] | Literal["all"] = DEFAULTS.freeze,
-    inputs: str | Path | None = DEFAULTS.inputs,
+    inputs: GivenInputs | None = DEFAULTS.inputs,
     tolerance: float | None = DEFAULTS.tolerance,
     keep: Sequence[str] = DEFAULTS.keep,
     exclude_rules: Sequence[str] = DEFAULTS.exclude_rules,
@@ -80,7 +81,7 @@ def optimize(
     of this call.
 
     Args:
-        model: A path, the bytes of a file, an ``onnx.ModelProto``, an ``onnx_ir.Model``, or a
+        model: A path, the bytes of a file, an ``onnx.ModelProto``, an ``onnx_ir.Model``, a ``Result``, or a
             ``torch.nn.Module`` with its ``example_inputs``.
         objective: What to minimise: ``latency``, ``throughput``, ``flops``, ``memory``, ``traffic``,
             ``launches``, ``training``, which optimises the training step of the model in its place; with a
@@ -96,7 +97,8 @@ def optimize(
         dims: Sizes of symbolic dimensions at which to price, check and time; others are guessed.
         freeze: Sizes of symbolic dimensions for which alone the result is made; ``"all"`` takes those of
             ``inputs``.
-        inputs: An .npz file with inputs by name, used to check and time besides random ones.
+        inputs: Arrays by the names of inputs, or an .npz file of them, used to check and time besides random
+            ones.
         tolerance: Error allowed beyond the model's own; None for one by element type.
         keep: Names of nodes that stay as they are.
         exclude_rules: Ids of rules that are not used.
@@ -129,45 +131,46 @@ def optimize(
         InvalidFileError: A file of ``inputs``, ``cluster`` or ``plan`` cannot be read.
         MissingServiceError: The target is not there.
     """
-    options = Options.from_python(
-        {
-            "objective": objective,
-            "target": target,
-            "search": search,
-            "budget": budget,
-            "max_candidates": max_candidates,
-            "alpha": alpha,
-            "seed": seed,
-            "threads": threads,
-            "dims": dims,
-            "freeze": freeze,
-            "inputs": inputs,
-            "tolerance": tolerance,
-            "keep": keep,
-            "exclude_rules": exclude_rules,
-            "exact_rounding": exact_rounding,
-            "memory_limit": memory_limit,
-            "runtime": runtime,
-            "fp16": fp16,
-            "opset": opset,
-            "inline_functions": inline_functions,
-            "cut_inputs": cut_inputs,
-            "cut_outputs": cut_outputs,
-            "training": training,
-            "cluster": str(cluster) if isinstance(cluster, Path) else cluster,
-            "strategy": strategy,
-        }
-    )
-    _require_types(cluster=cluster, plan=plan, database=database, progress=progress)
-    if is_torch_module(model):
-        model = exported(model, example_inputs)
-    elif example_inputs is not None:
-        raise InvalidOptionError(
-            f"example_inputs: expected None for a model that is no torch.nn.Module, got {example_inputs!r}"
-        )
-    started = time.monotonic()
     with _directory() as directory:
-        path = _as_file(cast("ModelSource", model), directory.path)
+        options = Options.from_python(
+            {
+                "objective": objective,
+                "target": target,
+                "search": search,
+                "budget": budget,
+                "max_candidates": max_candidates,
+                "alpha": alpha,
+                "seed": seed,
+                "threads": threads,
+                "dims": dims,
+                "freeze": freeze,
+                "inputs": as_archive(inputs, directory.path),
+                "tolerance": tolerance,
+                "keep": keep,
+                "exclude_rules": exclude_rules,
+                "exact_rounding": exact_rounding,
+                "memory_limit": memory_limit,
+                "runtime": runtime,
+                "fp16": fp16,
+                "opset": opset,
+                "inline_functions": inline_functions,
+                "cut_inputs": cut_inputs,
+                "cut_outputs": cut_outputs,
+                "training": training,
+                "cluster": str(cluster) if isinstance(cluster, Path) else cluster,
+                "strategy": strategy,
+            }
+        )
+        _require_types(cluster=cluster, plan=plan, database=database, progress=progress)
+        if is_torch_module(model):
+            model = exported(model, example_inputs)
+        elif example_inputs is not None:
+            raise InvalidOptionError(
+                "example_inputs: expected None for a model that is no torch.nn.Module, got "
+                f"{example_inputs!r}"
+            )
+        started = time.monotonic()
+        path = _as_file(model_of(cast("ModelSource | WrittenModel", model)), directory.path)
         job = Job(
             model=path,
             output=directory.path / "optimized.onnx",

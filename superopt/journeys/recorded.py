@@ -13,10 +13,11 @@ from superopt.journeys.planning.clusters import cluster_if_named, find_cluster
 from superopt.journeys.report_files import read_report
 from superopt.journeys.result import Result, WrittenModel, checked_path
 from superopt.onnx_io import ModelSource
+from superopt.optimizer import Report
 from superopt.optimizer.parallel.simulator import write_trace
 
-RecordedReport: TypeAlias = "str | Path | Mapping[str, object] | Result"
-"""A report: the path of its JSON file, its JSON values, or the result that has it."""
+RecordedReport: TypeAlias = "str | Path | Mapping[str, object] | Report | Result"
+"""A report, the path of its JSON file, its JSON values, or the result that has it."""
 
 
 def replay(
@@ -84,10 +85,10 @@ def _content(report: RecordedReport) -> Mapping[str, object]:
     """The report as it is read from a file."""
     if isinstance(report, str | Path):
         return read_report(Path(report))
-    if isinstance(report, Result):
+    if isinstance(report, Report | Result):
         report = report.to_json()
     if not isinstance(report, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidOptionError(
-            f"report: expected a path, the values of a report or a superopt.Result, got {report!r}"
+            f"report: expected a path, a report, its values or a superopt.Result, got {report!r}"
         )
     return cast("Mapping[str, object]", json.loads(json.dumps(report)))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from superopt.equations import abbreviated
 from superopt.errors import InvalidOptionError
 from superopt.journeys.report_files import write_report
-from superopt.onnx_io import LoweredModel
+from superopt.onnx_io import LoweredModel, ModelSource
 from superopt.optimizer import Report
 from superopt.substitution_db.rules.versions import PublishedRules
 
@@ -98,6 +98,11 @@ class Result(WrittenModel):
             for name, text in (("model", self.report.model.name), *_facts(self.report), *_rules(self.report))
         )
         return f"<table>{rows}</table>"
+
+
+def model_of(model: ModelSource | WrittenModel) -> ModelSource:
+    """A model in a form that is read: a result stands for the model in it."""
+    return model.model if isinstance(model, WrittenModel) else model
 
 
 def checked_path(path: str | Path) -> Path:

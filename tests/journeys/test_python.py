@@ -144,6 +144,10 @@ def test_a_notebook_shows_a_table_without_markup_of_the_model(
         ({"budget": "5"}, "budget: expected a number of seconds, above 0, got '5'"),
         ({"dims": {"batch": 0}}, "dims.batch: expected a whole number, at least 1 and "),
         ({"dims": [8]}, "dims: expected sizes by name, got [8]"),
+        ({"inputs": {"x": object()}}, "inputs: x: expected an array of numbers or texts, got <object"),
+        ({"inputs": {"x": [[1], [1, 2]]}}, "inputs: x: expected an array: "),
+        ({"inputs": {1: 1.0}}, "inputs: expected names of inputs, got 1"),
+        ({"inputs": 3}, "inputs: expected "),
         ({"keep": "node"}, "keep: expected a list of names, got 'node'"),
         ({"exclude_rules": 3}, "exclude_rules: expected a list of names, got 3"),
         (
@@ -188,13 +192,14 @@ def test_an_exception_of_the_callback_ends_the_work(database: str) -> None:
 
 def test_a_result_is_replayed(result: superopt.Result, database: str, tmp_path: Path) -> None:
     result.save_report(tmp_path / "report.json")
-    for report in (result, tmp_path / "report.json", json.loads((tmp_path / "report.json").read_text())):
+    path = tmp_path / "report.json"
+    for report in (result, result.report, path, json.loads(path.read_text())):
         again = superopt.replay(MODEL, report, database=database)
         assert again.to_bytes() == result.to_bytes()
     assert repr(again) == f"WrittenModel({len(result.model.graph.node)} nodes)"
     with pytest.raises(InvalidFileError, match="the report is of another model"):
         superopt.replay(PLANNED, result, database=database)
-    with pytest.raises(InvalidOptionError, match="report: expected a path, the values of a report or a"):
+    with pytest.raises(InvalidOptionError, match="report: expected a path, a report, its values or a"):
         superopt.replay(MODEL, 3, database=database)  # type: ignore[arg-type]
 
 
@@ -204,9 +209,27 @@ def test_models_are_compared(result: superopt.Result, tmp_path: Path) -> None:
     other.graph.initializer[0].CopyFrom(weight("w", 8, 64, seed=1))
     np.savez(tmp_path / "x.npz", x=np.ones((4, 8), np.float32))
     assert superopt.check(MODEL, result.model, inputs=str(tmp_path / "x.npz"))
+    assert superopt.check(result, MODEL, inputs={"x": np.ones((4, 8), np.float32)})
+    with pytest.raises(InvalidFileError, match="input 'x': expected float32, got float64"):
+        superopt.check(MODEL, result, inputs={"x": np.ones((4, 8))})
     assert not superopt.check(MODEL, other)
     with pytest.raises(InvalidOptionError, match=r"^samples: expected a whole number, at least 1, got 0$"):
         superopt.check(MODEL, MODEL, samples=0)
+
+
+def test_inputs_are_given_as_arrays(database: str) -> None:
+    """Sizes are taken from them, and texts need no pickling."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 21]>'
+        "g (float[n, 8] x, string[n] s) => (float[n, 8] y, string[n] t)"
+        "{ a = Relu(x) y = Relu(a) t = Identity(s) }"
+    )
+    given = {"x": np.ones((3, 8), np.float32), "s": np.array(["a", "b", "c"], object)}
+    result = superopt.optimize(
+        model, inputs=given, objective="flops", budget=60.0, threads=1, database=database
+    )
+    assert result.report.sizes.priced["n"] == 3
+    assert superopt.optimize(result, inputs=given, objective="flops", budget=60.0, database=database)
 
 
 def test_a_model_is_inspected(database: str) -> None:

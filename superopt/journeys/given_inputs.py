@@ -1,0 +1,51 @@
+"""Inputs that are given in Python: as the path of an archive, or as arrays by the names of the inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from superopt.errors import InvalidOptionError
+
+GivenInputs: TypeAlias = "str | Path | Mapping[str, npt.NDArray[Any]]"
+"""The path of an .npz file, or arrays by the names of a model's inputs."""
+
+_ARCHIVE = "inputs"
+
+
+def as_archive(inputs: GivenInputs | None, directory: Path) -> str | Path | None:
+    """The path of the archive; arrays are written into the directory. Raises InvalidOptionError for what is
+    no array."""
+    if not isinstance(inputs, Mapping):
+        return inputs
+    arrays = {_checked_name(name): _checked(name, value) for name, value in inputs.items()}
+    path = directory / _ARCHIVE
+    with path.open("wb") as file:
+        np.savez(file, allow_pickle=False, **cast("Mapping[str, Any]", arrays))
+    return path
+
+
+def _checked_name(name: object) -> str:
+    if not isinstance(name, str):
+        raise InvalidOptionError(f"inputs: expected names of inputs, got {name!r}")
+    return name
+
+
+def _checked(name: str, value: object) -> npt.NDArray[Any]:
+    """The value as an array that an archive can hold: texts are stored as such, not as Python objects."""
+    try:
+        array = np.asarray(value)
+        if array.dtype == object and all(isinstance(item, str) for item in array.flat):
+            array = array.astype(str)
+    except ValueError as error:
+        raise InvalidOptionError(f"inputs: {name}: expected an array: {error}") from error
+    if array.dtype == object:
+        raise InvalidOptionError(f"inputs: {name}: expected an array of numbers or texts, got {value!r}")
+    return array
+
+
+__all__ = ["GivenInputs", "as_archive"]
