@@ -43,13 +43,21 @@ _MOST_BRANCHES = 8
 """Maximum plans that differ in the values of single numbers, such as a flag or a sampling rate."""
 
 
+_NAMES_SHOWN = 6
+"""Dimensions that a message names."""
+
 NOT_RUN = "the original does not run on random inputs"
 
 
 def inputs_to_give(guessed: Sequence[str]) -> str:
     """What to give for a model that does not run at the sizes that were guessed."""
-    wanted = f"valid sizes of {', '.join(guessed)} (--dim {guessed[0]}=SIZE)" if guessed else "other sizes"
+    wanted = f"valid sizes of {_several(guessed)} (--dim {guessed[0]}=SIZE)" if guessed else "other sizes"
     return f"give {wanted}, or --inputs"
+
+
+def _several(names: Sequence[str]) -> str:
+    more = [f"{len(names) - _NAMES_SHOWN} more"] if len(names) > _NAMES_SHOWN else []
+    return ", ".join([*names[:_NAMES_SHOWN], *more])
 
 
 def _nothing() -> Mapping[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 import time
 from collections.abc import Mapping, Sequence
@@ -96,6 +97,11 @@ def prepare(request: Request) -> Prepared:
 _MOST_OF_REASON = 200
 """Characters of the runtime's message that are shown."""
 
+_BEFORE_THE_CAUSE = re.compile(r"\[ONNXRuntimeError\] : \d+ : \w+ : |Status Message: | was false\. ")
+"""What precedes a cause in the runtime's messages: codes, the failing node, a condition in its source."""
+
+_PLACE_IN_SOURCE = re.compile(r"^\S+\.(?:h|cc|cpp):\d+ ")
+
 
 def refusal_of(options: Options, guessed: Sequence[str] = (), reason: str = "") -> str:
     """Why the original does not run, at the requested sizes or at any tried for the ``guessed`` ones, with
@@ -103,6 +109,11 @@ def refusal_of(options: Options, guessed: Sequence[str] = (), reason: str = "") 
     sizes = ", ".join(f"{name}={size}" for name, size in options.dims.items())
     why = f"the original does not run at {sizes}" if sizes else NOT_RUN
     if reason:
-        message = reason.partition("\n")[0].rpartition("Status Message: ")[2].rpartition(" was false. ")[2]
-        why = f"{why} ({textwrap.shorten(message, _MOST_OF_REASON, placeholder=' …')})"
+        why = f"{why} ({textwrap.shorten(_cause(reason), _MOST_OF_REASON, placeholder=' …')})"
     return f"{why}; {inputs_to_give(guessed)}"
+
+
+def _cause(reason: str) -> str:
+    """What the runtime says of the cause, without where in its source it is said."""
+    message = reason.partition("\n")[0]
+    return _PLACE_IN_SOURCE.sub("", _BEFORE_THE_CAUSE.split(message)[-1])

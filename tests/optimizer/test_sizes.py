@@ -19,6 +19,7 @@ from superopt.optimizer.check.guesses import Kind, OpenDimension, open_dimension
 from superopt.optimizer.check.inputs import InputPlan
 from superopt.optimizer.cost import MemoryCostStore
 from superopt.optimizer.cost.runtime.ports import Port
+from superopt.optimizer.pipeline.prepare import refusal_of
 from superopt.options import Options
 from tests.conftest import WithLibrary
 from tests.onnx_io.kit import model, node, tensor, value, weight
@@ -104,6 +105,32 @@ def test_where_the_model_does_not_run_nothing_is_searched(costs: MemoryCostStore
     assert report.why.endswith("; give valid sizes of n (--dim n=SIZE), or --inputs")
     assert report.sizes.priced == {}
     assert report.search.candidates == 0
+
+
+_FAILS = "[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running"
+
+
+@pytest.mark.parametrize(
+    ("message", "cause"),
+    [
+        (
+            f"{_FAILS} Reshape node. Status Message: /s/help.h:91 Help(bool) a == b was false. No\n",
+            "No",
+        ),
+        (
+            f"{_FAILS} Loop node. Status Message: /k.cc:87 Out(int) [ONNXRuntimeError] : 2 : FAIL : No {{}}",
+            "No {}",
+        ),
+        (f"{_FAILS} MatMul node. Name:'' Status Message: matmul_helper.h:59 Compute M", "Compute M"),
+        ("not enough memory", "not enough memory"),
+    ],
+)
+def test_the_cause_is_shown_and_not_its_place_in_the_source(message: str, cause: str) -> None:
+    refusal = refusal_of(Options(), ["a", "b", "c", "d", "e", "f", "g", "h"], message)
+    assert refusal == (
+        f"the original does not run on random inputs ({cause}); "
+        "give valid sizes of a, b, c, d, e, f, 2 more (--dim a=SIZE), or --inputs"
+    )
 
 
 def test_sizes_inside_the_model_follow(costs: MemoryCostStore) -> None:

@@ -306,7 +306,7 @@ class _Lifting:
         if (node.domain, node.op_type) in self._functions:
             return "it calls a function of the model"
         if node.domain not in STANDARD_DOMAINS:
-            return f"the domain {node.domain} is not known"
+            return f"the algebra has no operators of its domain, {node.domain}"
         if node.op_type not in self._lifters:
             if any(subgraphs(node)):
                 return "its bodies are models of their own"
