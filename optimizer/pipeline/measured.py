@@ -38,7 +38,6 @@ from superopt.optimizer.search import (
     Families,
     Phase,
     Progress,
-    RuleSet,
     SearchLimits,
     SearchResult,
     Shortened,
@@ -234,7 +233,7 @@ class MeasuredTrial(Trial[PricedVariant]):
         )
         rules = [rule for rule in self._rules if rule.rule_id not in distrusted]
         watch = Watch(limits, request.cancel, forward, is_over=lambda: searching.is_over)
-        result = search_named(options.search).run(start, RuleSet(rules, self._prepared.protected), watch)
+        result = search_named(options.search).run(start, self._prepared.rule_set(rules), watch)
         found = Shortened(result.best, result.trace)
         start, priced = at_second_look(start, found, rules, is_in_time)
         if priced is found and result.stopped_by == "budget":

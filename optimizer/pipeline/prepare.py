@@ -6,12 +6,12 @@ import math
 import re
 import textwrap
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from superopt.ir.graph import NodeId
-from superopt.onnx_io import LiftedModel
+from superopt.onnx_io import LiftedModel, writes_open_images
 from superopt.optimizer.canonical import Canonical, canonicalise
 from superopt.optimizer.check import InputPlan, check_dims, declared_ports, given_inputs, plan_inputs
 from superopt.optimizer.check.inputs import NOT_RUN, inputs_to_give
@@ -21,7 +21,7 @@ from superopt.optimizer.pipeline.bisection import OnSuspect
 from superopt.optimizer.pipeline.runnable import weight_bytes
 from superopt.optimizer.pipeline.schedule import Schedule
 from superopt.optimizer.pipeline.selection import kept_nodes, usable_rules
-from superopt.optimizer.search import CancelToken, Phase, Progress, ProgressCallback
+from superopt.optimizer.search import CancelToken, Phase, Progress, ProgressCallback, RuleSet
 from superopt.options import Options
 from superopt.rewriting import Substitution
 
@@ -80,6 +80,11 @@ class Prepared:
     canonical: Canonical
     inputs: InputPlan
     given: tuple[Mapping[str, Array], ...]
+
+    def rule_set(self, rules: Iterable[Substitution]) -> RuleSet:
+        """Rules as a search of the model applies them."""
+        opset = self.request.lifted.source.opset
+        return RuleSet(rules, self.protected, may_open_images=opset is None or writes_open_images(opset))
 
 
 def prepare(request: Request) -> Prepared:

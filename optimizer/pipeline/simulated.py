@@ -299,7 +299,7 @@ class SimulatedTrial(Trial[PlannedVariant]):
         """Rewritten graphs that are estimated to be faster, in turn by their best plan and on one device."""
         if not self._rewrites:
             return
-        rules, whole = RuleSet(self._prepared.usable, self._prepared.protected), self._planner
+        rules, whole = self._prepared.rule_set(self._prepared.usable), self._planner
         most = self._request.options.max_candidates
         by_one: list[Rewritten] = []
         if len(whole.cluster) > 1:

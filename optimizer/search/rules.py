@@ -51,14 +51,25 @@ class RuleSet:
     outputs share no input is left out, because it matches every pair of places in a graph; for the same
     reason, outputs do not match together where they share only a number. A substitution whose rounding
     errors are larger matches only tensors in single or double precision, all sizes of which but the first are
-    known: others could not be written, or overflow."""
+    known, or all but the first and those of an image if that ``may_open_images``: others could not be
+    written, or overflow."""
 
-    def __init__(self, substitutions: Iterable[Substitution], protected: Collection[NodeId] = ()) -> None:
+    def __init__(
+        self,
+        substitutions: Iterable[Substitution],
+        protected: Collection[NodeId] = (),
+        *,
+        may_open_images: bool = True,
+    ) -> None:
         self.substitutions: Sequence[Substitution] = tuple(filter(is_connected, substitutions))
         self._protected = protected
         self._positions = {id(s): index for index, s in enumerate(self.substitutions)}
         self._net = Net(self.substitutions)
-        self._rounding = frozenset(id(s) for s in self.substitutions if _rounds_more(s))
+        self._rounding = {
+            id(s): may_open_images and windowed
+            for s in self.substitutions
+            if (windowed := _windows_that_round_more(s)) is not None
+        }
         self._regrouping = frozenset(id(s) for s in self.substitutions if _only_regroups(s))
         self._several = frozenset(i for i, s in enumerate(self.substitutions) if len(s.source) > 1)
         self._heights = tuple(map(height_of, self.substitutions))
@@ -87,10 +98,10 @@ class RuleSet:
         self, graph: Graph, free: Container[NodeId], substitution: Substitution, root: NodeId
     ) -> Iterator[Match]:
         """The matches of one substitution whose first root is the node."""
-        rounds = id(substitution) in self._rounding
+        rounds, may_be_open = id(substitution) in self._rounding, self._rounding.get(id(substitution), False)
         regroups = id(substitution) in self._regrouping
         for match in find_matches(graph, substitution, (root,), through_numbers=False):
-            if rounds and not _is_precise_and_sized(graph, match):
+            if rounds and not _is_precise_and_sized(graph, match, is_open=may_be_open):
                 continue
             if regroups and len(match.sites) == 1:
                 continue
@@ -229,8 +240,12 @@ def is_connected(substitution: Substitution) -> bool:
     return True
 
 
-def _rounds_more(substitution: Substitution) -> bool:
-    return any(OPERATORS[term.operator].rounds_more for term in applications(*substitution.target))
+def _windows_that_round_more(substitution: Substitution) -> bool | None:
+    """Whether the operators whose rounding errors are larger are about windows of images; None if there are
+    none."""
+    operators = [OPERATORS[term.operator] for term in applications(*substitution.target)]
+    found = [operator.windowed for operator in operators if operator.rounds_more]
+    return all(found) if found else None
 
 
 def _only_regroups(substitution: Substitution) -> bool:
@@ -253,8 +268,9 @@ def _joined(term: Term, join: Application) -> tuple[Term, ...]:
     return tuple(operand for child in term.inputs for operand in _joined(child, join))
 
 
-def _is_precise_and_sized(graph: Graph, match: Match) -> bool:
-    """Whether all operands are in single or double precision, with known sizes but for the first axis."""
+def _is_precise_and_sized(graph: Graph, match: Match, *, is_open: bool) -> bool:
+    """Whether all operands are in single or double precision, with known sizes but for the first axis, and
+    but for those of an image that may be open."""
     parts = (
         part
         for value in match.values.values()
@@ -264,7 +280,7 @@ def _is_precise_and_sized(graph: Graph, match: Match) -> bool:
     return all(
         isinstance(type_, TensorType)
         and type_.element in (ElementType.FLOAT, ElementType.DOUBLE)
-        and all(isinstance(size, int) for size in type_.shape[1:])
+        and all(isinstance(size, int) for size in (type_.shape[1:2] if is_open else type_.shape[1:]))
         for type_ in types
     )
 

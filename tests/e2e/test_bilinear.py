@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
@@ -33,6 +34,23 @@ def test_a_layer_has_fewer_multiplications_and_nearly_the_same_values(layer: Pat
         for model in (layer.read_bytes(), result.model.SerializeToString())
     )
     assert 0 < np.abs(expected - got).max() < 2e-5 * np.abs(expected).max()
+
+
+def test_images_of_open_sizes_are_convolved_so_too(layer: Path) -> None:
+    model = onnx.load(layer)
+    for value in (*model.graph.input, *model.graph.output):
+        for axis, name in ((0, "n"), (2, "h"), (3, "w")):
+            value.type.tensor_type.shape.dim[axis].dim_param = name
+    result = superopt.optimize(
+        model, dims={"n": 1, "h": 28, "w": 28}, threads=1, budget=60, max_candidates=300
+    )
+    assert len([step for step in result.report.trace if "bilinear_conv" in step.equation]) == 1
+    sessions = [onnxruntime.InferenceSession(m.SerializeToString()) for m in (model, result.model)]
+    for samples, height, width in [(1, 28, 28), (2, 31, 26), (1, 1, 3), (0, 28, 28)]:
+        image = np.random.default_rng(1).standard_normal((samples, 256, height, width)).astype(np.float32)
+        expected, got = (np.asarray(session.run(None, {"x": image})[0]) for session in sessions)
+        assert expected.shape == got.shape
+        assert np.abs(expected - got).max(initial=0) <= 2e-5 * np.abs(expected).max(initial=0)
 
 
 def test_exact_rounding_leaves_these_algorithms_out(layer: Path) -> None:

@@ -61,8 +61,8 @@ def test_rules_that_round_more_are_used_where_time_is_measured(options: Options,
         (ElementType.FLOAT, (1, 2, 5, 5), 1),
         (ElementType.DOUBLE, (1, 2, 5, 5), 1),
         (ElementType.FLOAT, (symbol("n"), 2, 5, 5), 1),
-        (ElementType.FLOAT, (1, 2, symbol("h"), 5), 0),
-        (ElementType.FLOAT, (1, 2, 5, symbol("w")), 0),
+        (ElementType.FLOAT, (1, 2, symbol("h"), 5), 1),
+        (ElementType.FLOAT, (symbol("n"), 2, symbol("h"), symbol("w")), 1),
         (ElementType.FLOAT16, (1, 2, 5, 5), 0),
         (ElementType.BFLOAT16, (1, 2, 5, 5), 0),
     ],
@@ -77,6 +77,9 @@ def test_rules_that_round_more_need_sizes_and_single_precision(
     editor.set_outputs([editor.add(Conv(), [image, kernel]).value])
     graph = editor.build()
     assert len(RuleSet(COLUMNS).matches(graph, graph.weight_only)) == count
+    is_open = any(not isinstance(size, int) for size in shape[1:])
+    written = RuleSet(COLUMNS, may_open_images=False).matches(graph, graph.weight_only)
+    assert len(written) == (0 if is_open else count)
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,12 @@ from typing import TypeAlias
 import numpy as np
 
 from superopt.domains import Array
+from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import Node, Value
 from superopt.ir.types import ElementType
 from superopt.onnx_io.emit.recipes import Emission, OnnxAttribute, Operand, Recipe, Writer, known
-from superopt.onnx_io.emit.tensor_nodes import TensorNodes
+from superopt.onnx_io.emit.tensor_nodes import Size, TensorNodes
+from superopt.onnx_io.lifting.cuts import SLICE_TAKES_OPERANDS
 from superopt.onnx_io.protos import dtype_of
 from superopt.ops.bilinear.convolution import BilinearConv, FilterTransform
 from superopt.ops.bilinear.filter_algorithms import Matrix, Tiling
@@ -40,11 +42,30 @@ LEAST_BYTES_IN_STRIPS = 10_000_000
 @dataclass(frozen=True, slots=True)
 class Axis:
     """Rows (axis 2) or columns (axis 3) of an image in tiles. Of an axis that is not ``transformed``, every
-    output is a tile."""
+    output is a tile. If its size is ``open``, its tiling is of a size whose last tile has one output: as many
+    zeros behind the image complete the last tile of every size, and give no tile more."""
 
     number: int
     tiling: Tiling
     transformed: bool
+    is_open: bool = False
+
+    @staticmethod
+    def of(number: int, tiling: Tiling, size: Dimension, *, transformed: bool) -> Axis:
+        """The axis of an image of that size."""
+        if isinstance(size, int):
+            return Axis(number, replace(tiling, size=size), transformed)
+        outputs = tiling.reads * tiling.step + 1
+        stand_in = outputs + tiling.reads - tiling.step - tiling.before - tiling.behind
+        return Axis(number, replace(tiling, size=stand_in), transformed, is_open=True)
+
+    def extent(self, nodes: TensorNodes, image: str) -> tuple[Size, Size]:
+        """The numbers of tiles and of outputs."""
+        tiling = self.tiling
+        if not self.is_open:
+            return tiling.tiles, tiling.outputs
+        outputs = nodes.plus(nodes.size_of(image, self.number), tiling.outputs - tiling.size)
+        return nodes.over(nodes.plus(outputs, tiling.step - 1), tiling.step), outputs
 
     @property
     def points(self) -> int:
@@ -101,18 +122,19 @@ class Form:
         operator = node.operator
         assert isinstance(operator, BilinearConv)
         data, weight = (emission.type(value) for value in node.inputs)
-        samples = data.shape[0] if isinstance(data.shape[0], int) else -1
-        channels, height, width = (known(operator.name, size) for size in data.shape[1:])
+        samples, channels, height, width = data.shape
+        if not writes_open_images(emission.opset):
+            height, width = (known(operator.name, size) for size in (height, width))
+        channels = known(operator.name, channels)
         outputs, per_group, *extents = (known(operator.name, size) for size in weight.shape)
-        shape = (samples, channels, height, width)
-        rows, columns = operator.tilings(shape, (outputs, per_group, extents[0], extents[1]))
+        rows, columns = operator.tilings((1, channels, 1, 1), (outputs, per_group, extents[0], extents[1]))
         return Form(
-            samples=samples,
+            samples=samples if isinstance(samples, int) else -1,
             channels=channels,
             outputs=outputs // operator.points,
             groups=channels // per_group,
-            rows=Axis(2, rows, bool(operator.rows)),
-            columns=Axis(3, columns, bool(operator.columns)),
+            rows=Axis.of(2, rows, height, transformed=bool(operator.rows)),
+            columns=Axis.of(3, columns, width, transformed=bool(operator.columns)),
             element=data.element,
         )
 
@@ -141,10 +163,12 @@ class Form:
     def strips(self) -> list[tuple[Form, int, int]]:
         """The convolution of some rows of tiles after others, each with the rows of the image that it needs.
         What a strip computes stays in the nearest cache, but each reads all weights again, and is no smaller
-        than these. One strip where all fits into the next cache, or the weights are most of it."""
+        than these. One strip where all fits into the next cache, the weights are most of it, or sizes are
+        open."""
         tiles, computed, weights = self.rows.tiling.tiles, self._computed, self._weights
         count = 1
-        if computed > max(LEAST_BYTES_IN_STRIPS, 2 * weights):
+        is_open = self.rows.is_open or self.columns.is_open
+        if not is_open and computed > max(LEAST_BYTES_IN_STRIPS, 2 * weights):
             count = min(tiles, round(computed / max(STRIP_BYTES, weights)))
         bounds = [tiles * number // count for number in range(count + 1)]
         parts = [self.rows.strip(first, end) for first, end in itertools.pairwise(bounds)]
@@ -181,6 +205,12 @@ class Form:
         return len(self.transformed) == 1 and self.outputs < self.channels
 
 
+def writes_open_images(opset: int) -> bool:
+    """Whether a bilinear convolution can be written in the operator set for images of sizes that are not
+    known."""
+    return opset >= SLICE_TAKES_OPERANDS
+
+
 def bilinear_conv(emission: Emission, node: Node) -> Recipe:
     """A bilinear convolution without bias."""
     return bilinear_convolution(emission, node, node.values, None)
@@ -199,13 +229,13 @@ def bilinear_convolution(
         products = prepare(nodes, form, weight, biases)
         strips = form.strips()
         if len(strips) == 1:
-            _image(nodes, form, products.of(form, image), outputs[0])
+            _image(nodes, form, image, products.of(form, image), outputs[0])
             return
         done: list[str] = []
         for strip, low, high in strips:
             rows = nodes.piece(image, 2, low, high)
             done.append(writer.temporary("strip"))
-            _image(nodes, strip, products.of(strip, rows), done[-1])
+            _image(nodes, strip, rows, products.of(strip, rows), done[-1])
         nodes.node("Concat", done, {"axis": 2}, outputs[0])
 
     operands = (*node.inputs, *(() if bias is None else (bias,)))
@@ -273,31 +303,34 @@ class _Apart:
         return self._nodes.joined(results)
 
 
-def _image(nodes: TensorNodes, form: Form, products: str, output: str) -> None:
+def _image(nodes: TensorNodes, form: Form, image: str, products: str, output: str) -> None:
     """The transform back and the interleaving of tiles, of columns and then of rows. Transposes move one axis
     between others larger than 1, which the runtime does by copying blocks."""
-    height, width = form.rows.tiling.tiles, form.columns.tiling.tiles
+    (height, rows), (width, columns) = (axis.extent(nodes, image) for axis in (form.rows, form.columns))
     maps = form.outputs * form.rows.points
     if form.columns.transformed:
-        products = _matrix_product(nodes, form, form.columns, products, maps * height * width)
-        if form.columns.tiling.step > 1:
+        step = form.columns.tiling.step
+        products = _matrix_product(nodes, form, form.columns, products, nodes.product(maps, height, width))
+        if step > 1:
             products = nodes.transposed(products, (0, 2, 1))
-        width = form.columns.tiling.outputs
-        products = _cut(nodes, form.columns, products, (form.samples, maps, height))
+        computed, width = nodes.product(width, step), columns
+        products = _cut(nodes, products, (form.samples, maps, height), computed, width)
     if form.rows.transformed:
-        products = _matrix_product(nodes, form, form.rows, products, form.outputs * height * width)
         step = form.rows.tiling.step
-        if step > 1 and width > 1:
-            separate = nodes.reshaped(products, (form.samples, step, form.outputs * height, width))
+        size = nodes.product(form.outputs, height, width)
+        products = _matrix_product(nodes, form, form.rows, products, size)
+        if step > 1 and width != 1:
+            lines = nodes.product(form.outputs, height)
+            separate = nodes.reshaped(products, (form.samples, step, lines, width))
             products = nodes.transposed(separate, (0, 2, 1, 3))
         elif step > 1:
             products = nodes.transposed(products, (0, 2, 1))
-        height = form.rows.tiling.outputs
-        products = _cut(nodes, form.rows, products, (form.samples, form.outputs), (width,))
+        computed, height = nodes.product(height, step), rows
+        products = _cut(nodes, products, (form.samples, form.outputs), computed, height, (width,))
     nodes.reshaped(products, (form.samples, form.outputs, height, width), output)
 
 
-def _matrix_product(nodes: TensorNodes, form: Form, axis: Axis, products: str, size: int) -> str:
+def _matrix_product(nodes: TensorNodes, form: Form, axis: Axis, products: str, size: Size) -> str:
     """[n, points size] -> [n, outputs of a tile, size]."""
     flat = nodes.reshaped(products, (form.samples, axis.points, size))
     matrix = nodes.numbers(_floats(axis.tiling.result).T)
@@ -307,15 +340,18 @@ def _matrix_product(nodes: TensorNodes, form: Form, axis: Axis, products: str, s
 
 
 def _cut(
-    nodes: TensorNodes, axis: Axis, image: str, before: tuple[int, ...], behind: tuple[int, ...] = ()
+    nodes: TensorNodes,
+    image: str,
+    before: tuple[Size, ...],
+    computed: Size,
+    outputs: Size,
+    behind: tuple[Size, ...] = (),
 ) -> str:
     """Without the outputs of the last tile that are too many."""
-    tiling = axis.tiling
-    computed = tiling.tiles * tiling.step
-    if computed == tiling.outputs:
+    if computed == outputs:
         return image
     separate = nodes.reshaped(image, (*before, computed, *behind))
-    return nodes.beginning(separate, len(before), tiling.outputs)
+    return nodes.beginning(separate, len(before), outputs)
 
 
 def filter_transform(emission: Emission, node: Node) -> Recipe:
@@ -344,4 +380,4 @@ def _floats(matrix: Matrix) -> Array:
     return np.array([[float(entry) for entry in row] for row in matrix])
 
 
-__all__ = ["bilinear_conv", "bilinear_convolution", "filter_transform"]
+__all__ = ["bilinear_conv", "bilinear_convolution", "filter_transform", "writes_open_images"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
+from typing import TypeAlias
 
 import numpy as np
 
@@ -12,6 +14,9 @@ from superopt.ir.types import ElementType
 from superopt.onnx_io.emit.recipes import OnnxAttribute, Writer
 from superopt.onnx_io.lifting.cuts import SLICE_TAKES_OPERANDS
 from superopt.onnx_io.protos import dtype_of
+
+Size: TypeAlias = "int | str"
+"""A size, or the name of a vector of one element that holds it when the model runs."""
 
 SPLIT_TAKES_OPERANDS = 13
 """The operator set since which Split has sizes as an operand."""
@@ -44,9 +49,40 @@ class TensorNodes:
         """A constant vector of whole numbers."""
         return self.writer.constant(np.array(numbers, np.int64), "sizes")
 
-    def reshaped(self, operand: str, shape: Sequence[int], output: str | None = None) -> str:
+    def size_of(self, operand: str, axis: int) -> str:
+        """The size of an axis, when the model runs."""
+        return self.node("Gather", [self.node("Shape", [operand]), self.sizes([axis])], {"axis": 0})
+
+    def plus(self, size: Size, number: int) -> Size:
+        """A size and a number more."""
+        if isinstance(size, int):
+            return size + number
+        return self.node("Add", [size, self.sizes([number])]) if number else size
+
+    def over(self, size: Size, number: int) -> Size:
+        """A size divided by a number, without the remainder."""
+        if isinstance(size, int):
+            return size // number
+        return self.node("Div", [size, self.sizes([number])]) if number != 1 else size
+
+    def product(self, *sizes: Size) -> Size:
+        """The product of sizes."""
+        open_ = [size for size in sizes if isinstance(size, str)]
+        known = prod(size for size in sizes if isinstance(size, int))
+        if not open_:
+            return known
+        total, *rest = open_ if known == 1 else [*open_, self.sizes([known])]
+        for factor in rest:
+            total = self.node("Mul", [total, factor])
+        return total
+
+    def reshaped(self, operand: str, shape: Sequence[Size], output: str | None = None) -> str:
         """The operand in another shape."""
-        return self.node("Reshape", [operand, self.sizes(shape)], output=output)
+        known = [size for size in shape if isinstance(size, int)]
+        if len(known) == len(shape):
+            return self.node("Reshape", [operand, self.sizes(known)], output=output)
+        parts = [self.sizes([size]) if isinstance(size, int) else size for size in shape]
+        return self.node("Reshape", [operand, self.node("Concat", parts, {"axis": 0})], output=output)
 
     def transposed(self, operand: str, axes: Sequence[int]) -> str:
         """The operand with permuted axes."""
@@ -56,9 +92,11 @@ class TensorNodes:
         """The parts one behind the other along the second axis."""
         return parts[0] if len(parts) == 1 else self.node("Concat", parts, {"axis": 1})
 
-    def beginning(self, operand: str, axis: int, size: int) -> str:
-        """The first elements along an axis."""
-        return self.piece(operand, axis, 0, size)
+    def beginning(self, operand: str, axis: int, size: Size) -> str:
+        """The first elements along an axis; how many is known before operator set 10."""
+        if isinstance(size, int):
+            return self.piece(operand, axis, 0, size)
+        return self.node("Slice", [operand, self.sizes([0]), size, self.sizes([axis])])
 
     def piece(self, operand: str, axis: int, low: int, high: int) -> str:
         """The elements ``low`` to ``high`` along an axis."""
@@ -85,4 +123,4 @@ class TensorNodes:
         return outputs
 
 
-__all__ = ["TensorNodes"]
+__all__ = ["Size", "TensorNodes"]

@@ -38,13 +38,17 @@ class Case:
     biased: bool = True
     element: ElementType = ElementType.FLOAT
     opset: int = 17
+    open_axes: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return self.name
 
     @property
     def shape(self) -> tuple[Dimension, ...]:
-        return (self.image[0] if self.batch is None else self.batch, *self.image[1:])
+        sizes = [
+            symbol(f"axis{axis}") if axis in self.open_axes else size for axis, size in enumerate(self.image)
+        ]
+        return (sizes[0] if self.batch is None else self.batch, *sizes[1:])
 
     @property
     def algorithms(self) -> tuple[FilterAlgorithm, FilterAlgorithm]:
@@ -188,11 +192,44 @@ def test_nodes_for_rows() -> None:
     )
 
 
-def test_sizes_of_the_image_must_be_known() -> None:
-    editor = Graph.empty().edit()
-    rows, columns = BOTH.algorithms
-    image = editor.add(Input("x", TensorType(ElementType.FLOAT, (1, 6, symbol("h"), 8)))).value
-    kernel = editor.add(Input("w", TensorType(ElementType.FLOAT, (8 * 36, 6, 1, 1)))).value
-    editor.set_outputs(editor.add(BilinearConv(rows, columns, "same"), [image, kernel]).values)
-    with pytest.raises(UnsupportedError, match="bilinear_conv: ONNX needs a known size here, got h"):
-        build_model(editor.build(), {}, 17)
+DOUBLE = ElementType.DOUBLE
+OPEN = [case for case in CASES if case.opset >= 10 and case.image[2] > 1]
+
+
+@pytest.mark.parametrize("axes", [(2,), (3,), (2, 3)], ids=str)
+@pytest.mark.parametrize("case", OPEN, ids=str)
+def test_sizes_of_the_image_may_be_open(case: Case, axes: tuple[int, ...]) -> None:
+    """Every number of outputs of the last tile, and images smaller than a tile."""
+    case = replace(case, open_axes=axes)
+    built, plain = case.built(case.tiles), case.built((0, 0))
+    onnx.checker.check_model(built, full_check=True)
+    models = [session(content) for content in (built, plain)] if case.element is not DOUBLE else []
+    generator = np.random.default_rng(1)
+    for more in range(-case.kernel[2] + 2, 7):
+        shape = [size + more * (axis in axes) for axis, size in enumerate(case.image)]
+        if min(shape) < 1:
+            continue
+        image = generator.normal(size=shape).astype(dtype_of(case.element))
+        (got,), (expected,) = (
+            [model.run(None, {"x": image}) for model in models]
+            if models
+            else [run(content, image) for content in (built, plain)]
+        )
+        assert got.shape == expected.shape
+        limit = TOLERANCES[case.element] * np.abs(expected).max()
+        np.testing.assert_allclose(got, expected, rtol=0, atol=limit)
+
+
+def test_all_but_channels_may_be_open_and_the_batch_empty() -> None:
+    case = replace(BOTH, batch=symbol("n"), open_axes=(2, 3))
+    models = [case.built(tiles) for tiles in (case.tiles, (0, 0))]
+    for shape in [(0, 6, 9, 7), (2, 6, 1, 2), (3, 6, 8, 13)]:
+        image = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+        (got,), (expected,) = (run(content, image) for content in models)
+        np.testing.assert_allclose(got, expected, rtol=0, atol=2e-5 * np.abs(expected).max(initial=1))
+
+
+def test_sizes_must_be_known_before_operator_set_10() -> None:
+    case = replace(BOTH, open_axes=(2,), opset=9)
+    with pytest.raises(UnsupportedError, match="bilinear_conv: ONNX needs a known size here, got axis2"):
+        case.built(case.tiles)
