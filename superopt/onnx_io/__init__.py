@@ -1,6 +1,6 @@
 """ONNX input and output: reading models, lifting to graphs, lowering to ONNX, constant folding."""
 
-from superopt.onnx_io.emit.bilinear import writes_open_images
+from superopt.onnx_io.emit.bilinear_form import writes_open_images
 from superopt.onnx_io.emit.emission import has_form
 from superopt.onnx_io.emit.folding import fold
 from superopt.onnx_io.files.saving import LoweredModel, require_destination

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import TypeAlias
 
 import numpy as np
@@ -65,24 +64,23 @@ class TensorNodes:
             return size // number
         return self.node("Div", [size, self.sizes([number])]) if number != 1 else size
 
-    def product(self, *sizes: Size) -> Size:
-        """The product of sizes."""
-        open_ = [size for size in sizes if isinstance(size, str)]
-        known = prod(size for size in sizes if isinstance(size, int))
-        if not open_:
-            return known
-        total, *rest = open_ if known == 1 else [*open_, self.sizes([known])]
-        for factor in rest:
-            total = self.node("Mul", [total, factor])
-        return total
+    def times(self, size: Size, number: int) -> Size:
+        """A multiple of a size."""
+        if isinstance(size, int):
+            return size * number
+        return self.node("Mul", [size, self.sizes([number])]) if number != 1 else size
 
     def reshaped(self, operand: str, shape: Sequence[Size], output: str | None = None) -> str:
         """The operand in another shape."""
-        known = [size for size in shape if isinstance(size, int)]
-        if len(known) == len(shape):
-            return self.node("Reshape", [operand, self.sizes(known)], output=output)
-        parts = [self.sizes([size]) if isinstance(size, int) else size for size in shape]
-        return self.node("Reshape", [operand, self.node("Concat", parts, {"axis": 0})], output=output)
+        return self.node("Reshape", [operand, self.vector(shape)], output=output)
+
+    def vector(self, sizes: Sequence[Size]) -> str:
+        """Sizes as a vector."""
+        known = [size for size in sizes if isinstance(size, int)]
+        if len(known) == len(sizes):
+            return self.sizes(known)
+        parts = [self.sizes([size]) if isinstance(size, int) else size for size in sizes]
+        return parts[0] if len(parts) == 1 else self.node("Concat", parts, {"axis": 0})
 
     def transposed(self, operand: str, axes: Sequence[int]) -> str:
         """The operand with permuted axes."""
@@ -92,11 +90,16 @@ class TensorNodes:
         """The parts one behind the other along the second axis."""
         return parts[0] if len(parts) == 1 else self.node("Concat", parts, {"axis": 1})
 
-    def beginning(self, operand: str, axis: int, size: Size) -> str:
-        """The first elements along an axis; how many is known before operator set 10."""
-        if isinstance(size, int):
-            return self.piece(operand, axis, 0, size)
-        return self.node("Slice", [operand, self.sizes([0]), size, self.sizes([axis])])
+    def beginning(self, operand: str, axis: int, size: int) -> str:
+        """The first elements along an axis."""
+        return self.piece(operand, axis, 0, size)
+
+    def cut(self, operand: str, axes: Sequence[int], sizes: Sequence[Size], output: str) -> str:
+        """The first elements along some axes, from operator set 10 on."""
+        if not axes:
+            return self.node("Identity", [operand], output=output)
+        operands = [operand, self.sizes([0] * len(axes)), self.vector(sizes), self.sizes(axes)]
+        return self.node("Slice", operands, output=output)
 
     def piece(self, operand: str, axis: int, low: int, high: int) -> str:
         """The elements ``low`` to ``high`` along an axis."""
