@@ -63,12 +63,16 @@ def require_report_path(path: Path) -> None:
     require_writable(path)
 
 
-def require_destinations(output: Path | None, reports: Sequence[Path]) -> None:
-    """Raises InvalidOptionError unless model and reports can be written there, each into its own file."""
+def require_destinations(
+    output: Path | None, reports: Sequence[Path], read: Mapping[str, Path | str | None]
+) -> None:
+    """Raises InvalidOptionError unless model and reports can be written there, each into its own file, none
+    of which is ``read`` as something else than the model."""
     for path in reports:
         require_report_path(path)
+        require_not_read({"report": path}, read)
     if output is not None:
-        require_writable(output)
+        require_output(output, read)
     files: dict[Path, Path] = {}
     for path in (output, *reports):
         if path is None or is_stream(path):
@@ -81,10 +85,17 @@ def require_destinations(output: Path | None, reports: Sequence[Path]) -> None:
         files[file] = path
 
 
-def require_not_read(written: Mapping[str, Path | None], read: Mapping[str, Path | None]) -> None:
+def require_output(path: Path, read: Mapping[str, Path | str | None]) -> None:
+    """Raises InvalidOptionError unless the file can be written and is none of those that are read."""
+    require_writable(path)
+    require_not_read({"output": path}, read)
+
+
+def require_not_read(written: Mapping[str, Path | None], read: Mapping[str, Path | str | None]) -> None:
     """Raises InvalidOptionError where a file that is written is also one that is read; both by what they are
-    for."""
-    files = {path.resolve(): what for what, path in read.items() if path is not None and not is_stream(path)}
+    for. What is read may also be the name of something that is no file."""
+    paths = {what: Path(path) for what, path in read.items() if path is not None}
+    files = {path.resolve(): what for what, path in paths.items() if not is_stream(path)}
     for what, path in written.items():
         if path is not None and not is_stream(path) and path.resolve() in files:
             read_as = files[path.resolve()]

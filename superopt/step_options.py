@@ -221,6 +221,8 @@ class PrecisionSettings:
 
     def __post_init__(self) -> None:
         _require_valid(PRECISION_OPTIONS, self)
+        if self.precision_data is not None and self.error_budget is None:
+            raise InvalidOptionError("precision_data: expected an error budget with it, got none")
 
     @property
     def is_mixed(self) -> bool:

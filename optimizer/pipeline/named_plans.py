@@ -19,6 +19,7 @@ from superopt.optimizer.parallel.search.subject import Subject, plannable
 from superopt.optimizer.parallel.simulator import ParallelObjective
 from superopt.optimizer.parallel.simulator.prices import Prices
 from superopt.optimizer.parallel.strategies.inexact import compressed_by
+from superopt.optimizer.parallel.strategies.model import Strategy, strategy_of
 from superopt.optimizer.parallel.strategies.plans import StrategyPlanner
 from superopt.optimizer.parallel.strategies.reading import strategy_named
 from superopt.optimizer.parallel.topology import Cluster
@@ -111,13 +112,25 @@ class NamedPlans:
         assert first is not None, "there is a plan by each rule"
         return first
 
+    def again(self, synchronisation: object) -> PlannedVariant:
+        """The plan of a strategy of AutoDist's kind that a report has as JSON values. Raises InvalidFileError
+        for a defect in them, and InvalidOptionError for a strategy that does not fit."""
+        strategy = strategy_of(synchronisation, "plan: synchronisation")
+        return self._by(self._strategy_planner(), strategy, "given")
+
     def _synchronised(self, name: str, end: float) -> PlannedVariant:
         """The plan of a strategy of AutoDist's kind, by name or file."""
+        planner = self._strategy_planner()
+        strategy = strategy_named(name, planner, self.request.options.seed, lambda: time.monotonic() > end)
+        return self._by(planner, strategy, strategy.identity or Path(name).name)
+
+    def _strategy_planner(self) -> StrategyPlanner:
         layout = self.planner.layout
         assert layout is not None, "the model is a training step"
         graph = plannable(self.request.lifted.graph, self.request.options.dims)
-        planner = StrategyPlanner(graph, layout, Prices(self.cluster), self.licences.allow)
-        strategy = strategy_named(name, planner, self.request.options.seed, lambda: time.monotonic() > end)
+        return StrategyPlanner(graph, layout, Prices(self.cluster), self.licences.allow)
+
+    def _by(self, planner: StrategyPlanner, strategy: Strategy, title: str) -> PlannedVariant:
         planned = planner.planned(strategy)
         if planned.divided:
             state = planned.divided[0]
@@ -126,7 +139,6 @@ class NamedPlans:
                 f"such as {state.input!r}, and the result keeps the inputs of the step: expected parts of "
                 "equal size on different servers, or an optimizer without such states"
             )
-        title = strategy.identity or Path(name).name
         chosen = self.planner.evaluated(planned.subject, Proposal(title, Origin.GIVEN, planned.plan))
         caveat = _ROUNDS if compressed_by(strategy) else ""
         return PlannedVariant(planned.graph, (), (), planned.subject, chosen, strategy, caveat)

@@ -39,11 +39,11 @@ from superopt.optimizer.pipeline.report import (
     Report,
     SearchSummary,
     SizesSummary,
+    section_of,
 )
 from superopt.optimizer.pipeline.verdict import PlannedVariant, Verdict, most_promising
 from superopt.optimizer.pipeline.write import for_devices
 from superopt.optimizer.search import RuleSet, StoppedBy, TraceStep, retraced
-from superopt.options import TRAINING
 
 _FIRST_PLAN_SHARE = 0.5
 _ALONE_SHARE = 0.55
@@ -95,11 +95,6 @@ class Simulated:
         return trial
 
 
-def _objective(name: str) -> ParallelObjective:
-    """The objective of that name; an iteration of training is one call of the training step."""
-    return ParallelObjective.LATENCY if name == TRAINING else ParallelObjective(name)
-
-
 class SimulatedTrial(Trial[PlannedVariant]):
     """One optimization for one cluster. ``given`` is the variant of a given plan, ``plain`` that of the
     unchanged graph. ``equality`` is None before the original was run here, and where it cannot be, for the
@@ -114,7 +109,7 @@ class SimulatedTrial(Trial[PlannedVariant]):
         layout = StepLayout.of(source.proto, source.name)
         self._planner = Planner(
             cluster,
-            _objective(self._request.options.objective),
+            ParallelObjective.of(self._request.options.objective),
             licences.allow,
             self._until(_PLANNING_SHARE),
             self._request.options.seed,
@@ -137,7 +132,12 @@ class SimulatedTrial(Trial[PlannedVariant]):
 
     def evaluate(self, given: Mapping[str, object]) -> None:
         """Evaluates a given plan, after applying its trace; one with an empty trace is of the graph as it is.
-        Raises InvalidFileError where it does not fit."""
+        A plan by a strategy that merges or divides gradients is made again for the cluster. Raises
+        InvalidFileError where it does not fit, and InvalidOptionError for such a strategy."""
+        content = section_of(given, "parallel") if "parallel" in given else given
+        if "synchronisation" in content and self._planner.layout is not None:
+            self._given = self._named.again(content["synchronisation"])
+            return
         steps = recorded_trace(given) if "trace" in given else ()
         end = self._until(_FIRST_PLAN_SHARE)
 

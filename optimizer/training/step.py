@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from superopt.equations.adjoints import Adjoint
-from superopt.errors import InvalidModelError, UnsupportedError
+from superopt.errors import InvalidModelError, InvalidOptionError, UnsupportedError
 from superopt.ir.graph import Graph, GraphEditor, Input, Value
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import LiftedModel, LoweredModel, ModelSource, SourceModel, lift, load_model
@@ -242,6 +242,10 @@ class _Step:
                 f"the loss is {type_}, and gradients are computed in float32 and float64 only"
             )
         if self._has_scale:
+            if type_.element is not ElementType.FLOAT:
+                raise InvalidOptionError(
+                    f"precision: expected bf16 for a loss of {type_}: f16 scales losses in f32"
+                )
             return editor.add(Input(LOSS_SCALE, type_)).value
         return StepBuilder(editor).converted(editor.add(Full(1, type_.shape)).value, type_.element)
 

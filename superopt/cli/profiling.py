@@ -60,8 +60,15 @@ def profile_collectives(devices: int | None, largest: str | None, out: Path | No
         ["residual at", *(f"{size >> 10} KiB" for size in sizes)],
         [(kind, *(f"{residual:+.0%}" for residual in fit.residuals)) for kind, fit in fits.items()],
     )
-    doubtful = [kind for kind, fit in fits.items() if max(map(abs, fit.residuals)) > _DOUBTFUL]
-    notes = {"note": f"not linear in bytes: {', '.join(doubtful)}; measure up to your sizes by --largest"}
+    doubtful = [
+        kind
+        for kind, fit in fits.items()
+        if max(map(abs, fit.residuals)) > _DOUBTFUL or fit.time.per_byte == 0
+    ]
+    notes = {
+        "note": f"not linear in bytes, or no slower with more of them: {', '.join(doubtful)}; measure up to "
+        "your sizes by --largest, on a machine that does nothing else"
+    }
     written = {} if out is None else {"use it": f"superopt optimize STEP -o OUT --cluster {shown(out)}"}
     output.pairs({**(notes if doubtful else {}), **written})
 

@@ -10,7 +10,7 @@ import numpy as np
 from superopt.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 Integers: TypeAlias = "NDArray[np.int64]"
 Numbers: TypeAlias = "NDArray[np.float64]"
@@ -47,9 +47,12 @@ class VertexGraph:
             )
 
     @staticmethod
-    def of_edges(vertices: int, sources: Integers, targets: Integers) -> VertexGraph:
+    def of_edges(vertices: int, sources: ArrayLike, targets: ArrayLike) -> VertexGraph:
         """The graph in which each target gathers its sources [edges]. Raises InvalidOptionError for arrays of
-        different sizes, and for vertices out of range."""
+        different sizes or of other than whole numbers, and for vertices out of range."""
+        if vertices < 0:
+            raise InvalidOptionError(f"graph: expected at least 0 vertices, got {vertices}")
+        sources, targets = _whole("sources", sources), _whole("targets", targets)
         if sources.shape != targets.shape or sources.ndim != 1:
             raise InvalidOptionError(
                 f"graph: expected one source and one target for each edge, got arrays of the shapes "
@@ -81,6 +84,14 @@ class VertexGraph:
     def targets(self) -> Integers:
         """The vertex that gathers, for each edge."""
         return np.repeat(np.arange(self.vertices), self.degrees)
+
+
+def _whole(what: str, given: ArrayLike) -> Integers:
+    """The array as whole numbers; an empty one has none of another kind."""
+    array = np.asarray(given)
+    if array.size and not np.issubdtype(array.dtype, np.integer):
+        raise InvalidOptionError(f"graph: {what}: expected whole numbers, got {array.dtype}")
+    return array.astype(np.int64)
 
 
 def features(graph: VertexGraph, width: int) -> Numbers:

@@ -19,9 +19,11 @@ def balanced_ranges(costs: Numbers, parts: int) -> Integers:
         raise InvalidOptionError(f"parts: expected at least 1, got {parts}")
     if len(costs) and (not np.isfinite(costs).all() or costs.min() < 0):
         raise InvalidOptionError("costs of vertices: expected numbers of at least 0, got others")
-    sums = np.concatenate([[0.0], np.cumsum(costs)])
-    if sums[-1] == 0:
+    largest = costs.max(initial=0.0)
+    if largest == 0:
         return equal_vertices(len(costs), parts)
+    _, exponent = np.frexp(largest)
+    sums = np.concatenate([[0.0], np.cumsum(np.ldexp(costs, -exponent))])  # a large sum would be infinite
     shares = sums[-1] * np.arange(1, parts) / parts
     after = cast("Integers", np.searchsorted(sums, shares))
     before: Integers = np.maximum(after - 1, 0)
@@ -31,6 +33,8 @@ def balanced_ranges(costs: Numbers, parts: int) -> Integers:
 
 def equal_vertices(vertices: int, parts: int) -> Integers:
     """Ranges with equal numbers of vertices, up to one."""
+    if vertices < 0:
+        raise InvalidOptionError(f"vertices: expected at least 0, got {vertices}")
     if parts < 1:
         raise InvalidOptionError(f"parts: expected at least 1, got {parts}")
     return np.arange(parts + 1, dtype=np.int64) * vertices // parts

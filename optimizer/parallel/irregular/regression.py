@@ -44,7 +44,9 @@ class LayerCosts:
                 f"measurement: expected {len(FEATURES)} sums of features and a time, got shape "
                 f"{list(summed.shape)} and {time}"
             )
-        self._rows.append(summed)
+        if not np.isfinite(summed).all() or summed.min() < 0:
+            raise InvalidOptionError("measurement: expected sums of features of at least 0, got others")
+        self._rows.append(summed.copy())
         self._times.append(time)
         self._weights = None
 

@@ -16,7 +16,7 @@ from superopt.optimizer.parallel.strategies.inexact import Inexactness, inexact
 from superopt.optimizer.parallel.strategies.merging import Merging
 from superopt.optimizer.parallel.strategies.model import Compressor, Strategy
 from superopt.optimizer.parallel.strategies.plans import StrategyPlanner
-from superopt.optimizer.parallel.strategies.variables import Variable, require_strategy
+from superopt.optimizer.parallel.strategies.variables import Variable, fitting
 from superopt.optimizer.parallel.tasks import shape_of, tensor_of
 from superopt.optimizer.parallel.training_plans.sharded_states import ShardedStates
 from superopt.optimizer.parallel.training_plans.states import StepLayout
@@ -85,8 +85,8 @@ class GradientSums:
         InvalidOptionError for a strategy that does not fit the step or the cluster, and for a gradient that
         cannot be delayed or compressed."""
         variables = self.planner.variables
-        require_strategy(strategy, variables, self.planner.cluster)
-        asked = {one.name: Inexactness.asked_by(strategy.by_name[one.name]) for one in variables}
+        configs = fitting(strategy, variables, self.planner.cluster).by_name
+        asked = {one.name: Inexactness.asked_by(configs[one.name]) for one in variables}
         return tuple(
             self._change(variable, asked[variable.name])
             for variable in variables

@@ -21,7 +21,6 @@ from superopt.optimizer.parallel.strategies.model import (
     Strategy,
     Synchronizer,
     VariableSync,
-    bare,
 )
 from superopt.optimizer.parallel.strategies.variables import Variable
 from superopt.optimizer.parallel.tasks import shape_of, tensor_of
@@ -46,7 +45,7 @@ class Inexactness:
         found = dict.fromkeys(_asked_by_part(config))
         if len(found) > 1:
             raise InvalidOptionError(
-                f"strategy: variable {bare(config.name)!r}: expected one staleness and compressor for all "
+                f"strategy: variable {config.name!r}: expected one staleness and compressor for all "
                 f"parts, got {' and '.join(map(str, found))}"
             )
         return next(iter(found), Inexactness())
@@ -61,9 +60,9 @@ class Inexactness:
         return Inexactness(delay, Compressor.CAST if residual is None else Compressor.CAST_WITH_FEEDBACK)
 
     def __str__(self) -> str:
-        if self.compressor is not Compressor.NONE:
-            return f"compressor {self.compressor.value}"
-        return f"staleness {self.delay}"
+        compressor = [f"compressor {self.compressor.value}"] if self.compressor is not Compressor.NONE else []
+        staleness = [f"staleness {self.delay}"] if self.delay or not compressor else []
+        return " and ".join([*staleness, *compressor])
 
 
 def require_applied(
@@ -99,7 +98,7 @@ def inexact(strategy: Strategy, asked: Inexactness, names: Collection[str]) -> S
         return replace(part, group=part.group + groups)
 
     variables = (
-        _each(one, (lambda part: _changed(part, asked)) if bare(one.name) in names else other)
+        _each(one, (lambda part: _changed(part, asked)) if one.name in names else other)
         for one in strategy.variables
     )
     return replace(strategy, variables=tuple(variables))
@@ -108,7 +107,7 @@ def inexact(strategy: Strategy, asked: Inexactness, names: Collection[str]) -> S
 def compressed_by(strategy: Strategy) -> tuple[str, ...]:
     """The variables whose gradients a strategy compresses."""
     return tuple(
-        bare(config.name)
+        config.name
         for config in strategy.variables
         if Inexactness.asked_by(config).compressor is not Compressor.NONE
     )
@@ -153,7 +152,7 @@ def _asked_by_part(config: VariableSync) -> Iterator[Inexactness]:
             yield Inexactness(one.staleness)
         else:
             raise InvalidOptionError(
-                f"strategy: variable {bare(config.name)!r}: sync is false, so that nothing bounds how late a "
+                f"strategy: variable {config.name!r}: sync is false, so that nothing bounds how late a "
                 "gradient is applied: expected sync with a staleness"
             )
 

@@ -15,9 +15,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias, cast
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Discriminator, Tag, TypeAdapter, ValidationError
 
 from superopt.defects import first_defect
 from superopt.errors import InvalidFileError, InvalidOptionError
@@ -71,7 +71,20 @@ class Collective:
     kind: Literal["allreduce"] = "allreduce"
 
 
-Synchronizer: TypeAlias = Server | Collective
+def _kind(value: object) -> object:
+    """Which of both is meant, also where values do not say it: defects of the other are not reported then."""
+    if isinstance(value, Mapping):
+        named = cast("Mapping[str, object]", value)
+        return named.get("kind", "ps" if "destination" in named else "allreduce")
+    return getattr(value, "kind", None)
+
+
+Synchronizer: TypeAlias = Annotated[
+    Annotated[Server, Tag("ps")] | Annotated[Collective, Tag("allreduce")],
+    Discriminator(
+        _kind, custom_error_type="kind", custom_error_message="expected an object of kind ps or allreduce"
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +145,8 @@ class Strategy:
 
     @cached_property
     def by_name(self) -> Mapping[str, VariableSync]:
-        """The configurations by the variable's name, without the output number of TensorFlow's names."""
-        return {bare(variable.name): variable for variable in self.variables}
+        """The configurations by the variable's name."""
+        return {variable.name: variable for variable in self.variables}
 
     def devices(self) -> Iterator[str]:
         """All devices that are named."""

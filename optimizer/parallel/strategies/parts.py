@@ -18,7 +18,7 @@ from superopt.optimizer.parallel.boxes import Region
 from superopt.optimizer.parallel.search.subject import Operation, Subject
 from superopt.optimizer.parallel.strategies.cutting import Cutter, regions_of_partition
 from superopt.optimizer.parallel.strategies.merging import Piece
-from superopt.optimizer.parallel.strategies.model import VariableSync, part_name
+from superopt.optimizer.parallel.strategies.model import VariableSync
 from superopt.optimizer.parallel.strategies.variables import Variable
 from superopt.optimizer.parallel.tasks import part_type, tensor_of
 from superopt.optimizer.parallel.terms import TermDimension
@@ -87,7 +87,7 @@ class PartUpdates:
         )
 
     def _name(self, state: StateTensor, number: int) -> str:
-        name = part_name(self.variable.name, number)
+        name = f"{self.variable.name}/part_{number}"
         suffix = state.name.removeprefix(self.variable.name)
         return f"{name}{suffix}" if suffix != state.name else f"{state.name}/part_{number}"
 

@@ -36,8 +36,8 @@ from superopt.optimizer.parallel.strategies.timetable import Timetable
 from superopt.optimizer.parallel.strategies.variables import (
     DeviceNames,
     Variable,
+    fitting,
     in_equal_parts,
-    require_strategy,
     serves_rows,
     variables_of,
 )
@@ -112,7 +112,7 @@ class StrategyPlanner:
     def planned(self, strategy: Strategy) -> PlannedStep:
         """The step by that strategy. Raises InvalidOptionError for one that does not fit the step or the
         cluster, or that delays or compresses gradients otherwise than the step."""
-        require_strategy(strategy, self.variables, self.cluster)
+        strategy = fitting(strategy, self.variables, self.cluster)
         require_applied(strategy, self.variables, self.subject, self.layout.description.compressed)
         compressed = compressed_by(strategy)
         planner = self._rounding(compressed) if compressed else self

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from superopt.errors import InvalidOptionError
@@ -179,17 +179,22 @@ class ServerLoads:
         return found
 
 
-def require_strategy(strategy: Strategy, variables: Sequence[Variable], cluster: Cluster) -> None:
-    """Raises InvalidOptionError, with the first defect, unless the strategy is one for these variables on
-    this cluster."""
-    defect = next(_defects(strategy, variables, cluster), None)
+def fitting(strategy: Strategy, variables: Sequence[Variable], cluster: Cluster) -> Strategy:
+    """The strategy with the names that the step gives to variables: TensorFlow's ``w:0`` is ``w`` where the
+    step has no ``w:0``. Raises InvalidOptionError, with the first defect, unless it is a strategy for these
+    variables on this cluster."""
+    known = {variable.name for variable in variables}
+    configs = (one if one.name in known else replace(one, name=bare(one.name)) for one in strategy.variables)
+    named = replace(strategy, variables=tuple(configs))
+    defect = next(_defects(named, variables, cluster), None)
     if defect is not None:
         raise InvalidOptionError(f"strategy: {defect}")
+    return named
 
 
 def _defects(strategy: Strategy, variables: Sequence[Variable], cluster: Cluster) -> Iterator[str]:
     known = {variable.name: variable for variable in variables}
-    for name, count in Counter(bare(one.name) for one in strategy.variables).items():
+    for name, count in Counter(one.name for one in strategy.variables).items():
         if name not in known:
             yield f"{name!r} is no parameter of the step; its parameters are {_listed(tuple(known))}"
         if count > 1:
@@ -199,7 +204,7 @@ def _defects(strategy: Strategy, variables: Sequence[Variable], cluster: Cluster
             yield f"variable {name!r}: expected a configuration, got none"
     yield from _device_defects(strategy, cluster)
     for config in strategy.variables:
-        yield from _variable_defects(config, known[bare(config.name)])
+        yield from _variable_defects(config, known[config.name])
     yield from _group_defects(strategy, known)
 
 
@@ -244,7 +249,7 @@ def _variable_defects(config: VariableSync, variable: Variable) -> Iterator[str]
 def _group_defects(strategy: Strategy, known: Mapping[str, Variable]) -> Iterator[str]:
     first: dict[int, tuple[Variable, Collective]] = {}
     for config in strategy.variables:
-        variable = known[bare(config.name)]
+        variable = known[config.name]
         for own in config.synchronizers:
             if not isinstance(own, Collective):
                 continue

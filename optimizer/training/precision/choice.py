@@ -173,7 +173,7 @@ class _Search:
     def _holds(self, removed: PointError) -> bool:
         """Whether the errors less these are within the budget."""
         largest = max(self._loss - removed.loss, self._gradients - removed.gradients)
-        return largest <= self._budget**2
+        return math.sqrt(max(largest, 0.0)) <= self._budget
 
     def _error_key(self, node: NodeId) -> float:
         """The smaller, the sooner a node returns to float32."""

@@ -19,6 +19,7 @@ from superopt.equations.adjoints import Adjoint
 from superopt.errors import InvalidOptionError, UnsupportedError
 from superopt.ir.graph import Graph, Input, NodeId, Value
 from superopt.ir.types import TensorType
+from superopt.onnx_io.protos import dtype_of
 from superopt.ops.filled import Full
 from superopt.ops.shape import Reshape
 from superopt.optimizer.training.gradients.reverse import NoGradientError, differentiate
@@ -248,7 +249,7 @@ class _Analysis:
     def signs(self, random: np.random.Generator) -> Feeds:
         """Random signs for every element of every gradient."""
         return {
-            label: (2 * random.integers(0, 2, [*map(_size, type_.shape)]) - 1).astype(np.float32)
+            label: (2 * random.integers(0, 2, [*map(_size, type_.shape)]) - 1).astype(dtype_of(type_.element))
             for label, type_ in self.seeds.items()
         }
 

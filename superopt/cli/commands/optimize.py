@@ -31,7 +31,7 @@ from superopt.cli.output import (
 from superopt.cli.run_progress import Loudness
 from superopt.cli.supervised_run import run_supervised
 from superopt.errors import InvalidOptionError
-from superopt.files import is_stream, require_destinations
+from superopt.files import is_stream, require_destinations, require_not_read
 from superopt.journeys.supervision import Job, Outcome
 from superopt.options import Options
 from superopt.processes.child import JsonObject
@@ -103,12 +103,18 @@ def optimize(
     if plan is not None and "strategy" in given:
         raise InvalidOptionError("--plan and --strategy are two plans: expected one of them")
     reports = report or []
-    require_destinations(written, reports)
     if "external_data" in given and written is not None and is_stream(written):
         raise InvalidOptionError(
             f"external-data: weights go to a file beside the model: expected a path, got {shown(written)}"
         )
     options = Options.from_json(given)
+    read = {
+        "file of inputs": options.inputs,
+        "cluster": options.cluster,
+        "strategy": options.strategy,
+        "report whose plan is evaluated": plan,
+    }
+    require_destinations(written, reports, read)
     job = Job(
         model=model,
         output=written,
@@ -193,6 +199,7 @@ def replay(
 
     output = Output.beside(as_json, out)
     require_destination(out, model)
+    require_not_read({"output": out}, {"report": report, "cluster": cluster})
     recorded = read_report(report)
     with warned(), tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         start = recorded_step(model, recorded, Path(directory))
@@ -228,6 +235,7 @@ def report_page(
 
     del database
     output = Output.beside(as_json, out)
+    require_not_read({"output": out}, {"report": report})
     write = write_page if is_stream(out) else write_report
     size = write(read_report(report), out)
     output.document({"path": str(out)})

@@ -10,7 +10,7 @@ import typer
 
 from superopt.cli.output import DatabaseOption, JsonOption, Output, PlannedForOption, destination
 from superopt.errors import InvalidOptionError
-from superopt.files import is_stream, require_writable
+from superopt.files import is_stream, require_output
 
 ModelArgument = Annotated[Path, typer.Argument(help="The model that was optimised with --cluster.")]
 ReportArgument = Annotated[
@@ -73,7 +73,7 @@ def timeline(
     from superopt.optimizer.parallel.simulator import write_trace
 
     output = Output.beside(as_json, out)
-    require_writable(out)
+    require_output(out, {"model": model, "report": report, "cluster": cluster})
     content = read_report(report)
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         planned = recorded_step(model, content, Path(directory))

@@ -84,8 +84,7 @@ def import_strategy(path: Path, cluster: Cluster | None = None) -> Strategy:
     return strategy if cluster is None else renamed_nodes(strategy, len(cluster.nodes))
 
 
-def write_strategy(strategy: Strategy, path: Path) -> None:
-    """Writes the strategy: AutoDist's message if the path ends in .pb, else JSON."""
-    is_message = path.suffix == ".pb"
-    content = strategy_to_wire(strategy) if is_message else strategy_to_text(strategy).encode()
+def write_strategy(strategy: Strategy, path: Path, *, as_message: bool) -> None:
+    """Writes the strategy as AutoDist's protobuf message, or as JSON."""
+    content = strategy_to_wire(strategy) if as_message else strategy_to_text(strategy).encode()
     write_atomically(path, content)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from superopt import zoo
@@ -110,6 +111,58 @@ def test_other_json_is_one_sentence(text: str, sentence: str) -> None:
     assert str(caught.value).startswith(sentence)
 
 
+@pytest.mark.parametrize(
+    ("synchronizer", "sentence"),
+    [
+        (
+            '{"kind": "allreduce", "group": "a"}',
+            "synchronizer.allreduce.group: Input should be a valid integer",
+        ),
+        ('{"group": 1.5}', "synchronizer.allreduce.group: Input should be a valid integer"),
+        ('{"kind": "ps"}', "synchronizer.ps.destination: Field required"),
+        ('{"destination": 3}', "synchronizer.ps.destination: Input should be a valid string"),
+        (
+            '{"kind": "ring"}',
+            "synchronizer: expected an object of kind ps or allreduce, got {'kind': 'ring'}",
+        ),
+        ("3", "synchronizer: expected an object of kind ps or allreduce, got 3"),
+    ],
+)
+def test_a_defect_is_one_of_the_kind_that_is_meant(synchronizer: str, sentence: str) -> None:
+    text = f'{{"variables": [{{"name": "w", "synchronizer": {synchronizer}}}], "replicas": []}}'
+    with pytest.raises(InvalidFileError) as caught:
+        strategy_from_json(text.encode(), "s.json")
+    assert str(caught.value).startswith(f"s.json: strategy: variables.0.{sentence}")
+
+
+def test_parameters_may_have_names_that_end_in_numbers_of_outputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As TensorFlow's have, whose strategies also name parameters without them."""
+    monkeypatch.chdir(tmp_path)
+    made = zoo.build("light-mlp", batch=8)
+    names = {one.name: f"w:{number}" for number, one in enumerate(made.graph.initializer)}
+    for one in made.graph.initializer:
+        one.name = names[one.name]
+    for node in made.graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
+    onnx.save(made, "model.onnx")
+    Path("pair.yaml").write_text(
+        "nodes: [{devices: 2, device: t4, link: {bandwidth: 16 GB/s, latency: 5 us}}]"
+    )
+    assert run(["train-graph", "model.onnx", "-o", "step.onnx", "--optimizer", "sgd"]) == 0
+    for builder in ("AllReduce", "PartitionedPS"):
+        built = ["strategy", "build", builder, "step.onnx", "--cluster", "pair.yaml", "-o", "s.json"]
+        assert run(built) == 0
+        used = ["--strategy", "s.json", "--cluster", "pair.yaml", "--budget", "600"]
+        assert run(["optimize", "step.onnx", "-o", "out.onnx", "--objective", "training", *used]) == 0
+    text = Path("s.json").read_text()
+    Path("s.json").write_text(text.replace('"w:0"', '"v:0"'))
+    capsys.readouterr()
+    assert run(["optimize", "step.onnx", "-o", "out.onnx", *used]) == 2
+    assert "strategy: 'v' is no parameter of the step; its parameters are w:0, w:1" in capsys.readouterr().err
+
+
 def test_nodes_are_renamed_in_the_order_of_their_names() -> None:
     renamed = renamed_nodes(STRATEGY, 2)
     assert renamed.replicas == ("node0:GPU:0", "node1:GPU:0")
@@ -153,6 +206,9 @@ def test_a_strategy_is_built_exported_imported_and_used(
     assert "expected the 2 devices that the plan was made for, got 8" in capsys.readouterr().err
     assert run(["shards", step, report, "-o", shards, "--cluster", pair]) == 0
     assert run(["replay", step, report, "-o", replayed, "--cluster", pair]) == 0
+    assert Path(replayed).read_bytes() == Path(out).read_bytes()
+    evaluated = ["--cluster", pair, "--plan", report, "--search", "none"]
+    assert run(["optimize", step, "-o", replayed, "--objective", "training", *evaluated]) == 0
     assert Path(replayed).read_bytes() == Path(out).read_bytes()
     capsys.readouterr()
     assert run(["timeline", step, report, "--cluster", pair, "-o", timeline, "--json"]) == 0

@@ -67,7 +67,7 @@ def submit(
     output = Output.beside(as_json, out, *reports)
     if no_wait and (out is not None or reports):
         raise InvalidOptionError("--no-wait excludes --output and --report")
-    require_destinations(out, reports)
+    require_destinations(out, reports, {"cluster": str(given.get("cluster", ""))})
     if out is not None and is_stream(out) and external_locations(model):
         raise InvalidOptionError(
             f"output: {model} has external data and so will the result: expected a file path, got {out}"

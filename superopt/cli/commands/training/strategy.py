@@ -10,7 +10,7 @@ import typer
 
 from superopt.cli.output import JsonOption, NoDatabaseOption, Output, OutputOption, several, shown
 from superopt.errors import InvalidOptionError
-from superopt.files import require_writable
+from superopt.files import is_stream, require_output
 
 if TYPE_CHECKING:
     from superopt.optimizer.parallel.simulator import Simulation
@@ -66,11 +66,12 @@ def build(
 
     del database
     output = Output.beside(as_json, out)
-    require_writable(out)
+    require_output(out, {"training step": step, "cluster": cluster})
+    _require_ending(out, ".json", ".pb")
     machine = find_cluster(cluster)
     asked = Inexactness(staleness, Compressor(compressor))
     built = build_strategy(LiftedStep.of(step), machine, builder, Setting(machine, chunk, seed), asked)
-    write_strategy(built.strategy, out)
+    write_strategy(built.strategy, out, as_message=out.suffix == ".pb")
     output.document(
         {
             "path": str(out),
@@ -108,7 +109,9 @@ def apply(
 
     del database
     output = Output.beside(as_json, out)
-    require_writable(out)
+    require_output(
+        out, {"training step": step, "cluster": cluster, "strategy": strategy, "file of samples": data}
+    )
     found = apply_strategy(step, import_strategy(strategy), find_cluster(cluster), data, tolerance)
     found.model.save(out)
     before, after = found.before.microseconds, found.simulation.microseconds
@@ -142,10 +145,11 @@ def auto(
 
     del database
     output = Output.beside(as_json, out)
-    require_writable(out)
+    require_output(out, {"training step": step, "cluster": cluster})
+    _require_ending(out, ".json", ".pb")
     planner = strategy_planner(step, find_cluster(cluster))
     found = auto_strategy(planner, Effort(trials, seed, chunk=chunk), budget)
-    write_strategy(found.strategy, out)
+    write_strategy(found.strategy, out, as_message=out.suffix == ".pb")
     builders = {trial.name: round(trial.microseconds, 3) for trial in found.builders}
     best = found.best.microseconds
     output.document(
@@ -183,12 +187,9 @@ def import_(
     from superopt.journeys.planning.strategies import import_strategy
 
     del database
-    strategy = import_strategy(path, cluster_if_named(cluster))
-    if out.suffix == ".pb":
-        raise InvalidOptionError(
-            f"output: expected a JSON file, got {out}; `superopt strategy export` writes AutoDist's format"
-        )
-    _written(strategy, out, as_json=as_json)
+    require_output(out, {"strategy": path, "cluster": cluster})
+    _require_ending(out, ".json")
+    _write(import_strategy(path, cluster_if_named(cluster)), out, as_json=as_json)
 
 
 def export(
@@ -201,17 +202,23 @@ def export(
     from superopt.journeys.planning.strategies import import_strategy
 
     del database
-    if out.suffix != ".pb":
-        raise InvalidOptionError(f"output: expected a path that ends in .pb, got {out}")
-    _written(import_strategy(path), out, as_json=as_json)
+    require_output(out, {"strategy": path})
+    _require_ending(out, ".pb")
+    _write(import_strategy(path), out, as_json=as_json, as_message=True)
 
 
-def _written(strategy: Strategy, out: Path, *, as_json: bool) -> None:
+def _require_ending(out: Path, *endings: str) -> None:
+    """Raises InvalidOptionError for a name by which ``superopt optimize --strategy`` could not tell what the
+    file is."""
+    if out.suffix not in endings and not is_stream(out):
+        raise InvalidOptionError(f"output: expected a path that ends in {' or '.join(endings)}, got {out}")
+
+
+def _write(strategy: Strategy, out: Path, *, as_json: bool, as_message: bool = False) -> None:
     from superopt.journeys.planning.strategies import write_strategy
 
     output = Output.beside(as_json, out)
-    require_writable(out)
-    write_strategy(strategy, out)
+    write_strategy(strategy, out, as_message=as_message)
     output.document({"path": str(out), "strategy": strategy.to_json()})
     output.pairs({"strategy": f"{shown(out)}: {_summary(strategy)}"})
 

@@ -19,7 +19,7 @@ from superopt.cli.output import (
     several,
     shown,
 )
-from superopt.files import require_not_read, require_writable
+from superopt.files import require_output
 from superopt.step_options import STEP_OPTIONS, StepSettings
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ def write_step(
 
     del database
     output = Output.beside(as_json, out)
-    require_writable(out)
-    require_not_read({"output": out}, {"inference model": model})
+    require_output(out, {"inference model": model})
     settings = StepSettings.from_json(given)
     built = train_graph(model, settings)
     built.save(out)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 
 import numpy as np
@@ -167,3 +167,36 @@ def _session(content: bytes) -> onnxruntime.InferenceSession:
 def _run(session: onnxruntime.InferenceSession, feeds: Mapping[str, Array]) -> Array:
     read = {port.name: feeds[port.name] for port in session.get_inputs()}
     return np.asarray(session.run(None, read)[0])
+
+
+def test_edges_are_any_whole_numbers() -> None:
+    graph = VertexGraph.of_edges(4, [3, 0], [1, 1])
+    assert graph.neighbours.tolist() == [0, 3]
+    assert VertexGraph.of_edges(4, np.array([]), np.array([])).degrees.tolist() == [0, 0, 0, 0]
+    assert balanced_ranges(np.full(4, 1e308), 2).tolist() == [0, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (lambda: VertexGraph.of_edges(-1, [], []), "graph: expected at least 0 vertices, got -1"),
+        (lambda: VertexGraph.of_edges(4, [0.5], [1]), "graph: sources: expected whole numbers, got float64"),
+        (lambda: equal_vertices(-3, 2), "vertices: expected at least 0, got -3"),
+        (lambda: LayerCosts().learn(np.full(5, np.nan), 1.0), "measurement: expected sums of features of at"),
+        (lambda: LayerCosts().learn(np.full(5, -1.0), 1.0), "measurement: expected sums of features of at"),
+    ],
+)
+def test_what_is_no_graph_or_measurement_is_named(wrong: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(InvalidOptionError) as caught:
+        wrong()
+    assert str(caught.value).startswith(sentence)
+
+
+def test_a_measurement_stays_as_it_was_given() -> None:
+    costs, summed = LayerCosts(), np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+    costs.learn(summed, 2.0)
+    before = costs.predicted(np.eye(5))
+    summed[:] = 0
+    other = LayerCosts()
+    other.learn(np.array([1.0, 2.0, 3.0, 4.0, 5.0]), 2.0)
+    assert before.tolist() == costs.predicted(np.eye(5)).tolist() == other.predicted(np.eye(5)).tolist()

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+import onnx.parser
 import pytest
 
 from superopt.axioms.loader import load_axioms
@@ -13,8 +15,9 @@ from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.onnx_io import load_model
 from superopt.optimizer.training.precision.outcome import PrecisionOutcome, checked
 from superopt.optimizer.training.precision.stored import with_precision
+from superopt.optimizer.training.step import BuiltStep, build_step
 from superopt.optimizer.training.trial_batches import batches_of
-from superopt.step_options import PrecisionSettings, StepSettings, UpdateSettings
+from superopt.step_options import LossSettings, PrecisionSettings, StepSettings, UpdateSettings
 from superopt.training import train_graph
 from tests.optimizer.training.precision.planned import DEVICE, count_casts, model, step
 
@@ -86,6 +89,38 @@ def test_samples_of_an_archive_are_used_and_wrong_ones_named(tmp_path: Path) -> 
     np.savez(archive, input=np.zeros((40, 64), np.float32))
     with pytest.raises(InvalidFileError, match="labels"):
         batches_of(step().model.to_bytes(), archive, "", "")
+
+
+def test_a_budget_may_be_larger_than_any_error() -> None:
+    outcome = step(precision="bf16", error_budget=1e300).precision
+    assert outcome is not None
+    assert len(outcome.planned.plan.low) > 0
+
+
+def test_samples_are_for_a_budget(tmp_path: Path) -> None:
+    with pytest.raises(
+        InvalidOptionError, match="precision_data: expected an error budget with it, got none"
+    ):
+        PrecisionSettings(precision="bf16", precision_data=tmp_path / "samples.npz")
+
+
+def test_no_node_of_a_step_in_double_precision_runs_in_another() -> None:
+    given = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 21]> g (double[4, 2] x) => (double[4, 2] y) '
+        "<double[2, 2] w = {1, 2, 3, 4}> { y = MatMul(x, w) }"
+    )
+
+    def built(**precision: Any) -> BuiltStep:
+        settings = StepSettings(loss=LossSettings("mse"), precision=PrecisionSettings(**precision))
+        return build_step(given, settings, load_axioms().adjoints, DEVICE)
+
+    outcome = built(precision="bf16", error_budget=0.02).precision
+    assert outcome is not None
+    assert not outcome.planned.plan.low
+    with pytest.raises(
+        InvalidOptionError, match=r"precision: expected bf16 for a loss of f64\[\]: f16 scales"
+    ):
+        built(precision="f16")
 
 
 @pytest.mark.parametrize("precision", ["bf16", "f16"])
