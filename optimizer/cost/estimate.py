@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from superopt.optimizer.cost.kernels.kernel import Kernel
 from superopt.optimizer.cost.objective import Estimating, Objective, Price
 
 
 class Estimate:
-    """An objective that measures nothing: a kernel without a known price costs a ``share`` of what is
-    expected, so that a share below 1 is optimistic."""
+    """``objective`` without measuring, as ``estimating`` expects: a kernel without a known price costs a
+    ``share`` of what is expected, so that a share below 1 is optimistic, but not less than is likely at all.
+    """
 
-    def __init__(self, objective: Objective, expected: Callable[[Kernel], float], share: float) -> None:
+    def __init__(self, objective: Objective, estimating: Estimating, share: float) -> None:
         self._objective = objective
-        self._expected = expected
+        self._estimating = estimating
         self._share = share
         self.unit = objective.unit
         self.source = objective.source
@@ -29,11 +28,15 @@ class Estimate:
 
     def price(self, kernel: Kernel) -> Price:
         """The known price, else the share of the expected one."""
-        return self._objective.known(kernel) or Price(self._share * self._expected(kernel))
+        known = self._objective.known(kernel)
+        if known is not None:
+            return known
+        expected, least = self._estimating.expected(kernel), self._estimating.least(kernel)
+        return Price(max(self._share * expected, min(least, expected)))
 
 
 def estimate(objective: Objective, share: float = 1.0) -> Objective:
     """The objective without measuring; itself if it measures nothing."""
     if isinstance(objective, Estimating):
-        return Estimate(objective, objective.expected, share)
+        return Estimate(objective, objective, share)
     return objective

@@ -36,6 +36,9 @@ _LEAST_RUNS = 5
 """Minimum runs per measurement; a kernel for which time does not allow them is not measured."""
 
 
+_LEAST_OF_PRODUCT, _FEW_STEPS = 0.9, 3
+"""Share of the price of a product, with bias and activation, that it is expected to take in other kernels."""
+
 _FORM = "form/"
 """Begins the rest of the key of what the runtime executes, for any kernel."""
 
@@ -102,6 +105,7 @@ class Latency:
         self._bounds: dict[Kernel, float] = {}
         self._fresh: dict[Kernel, int] = {}
         self._slowness: dict[str, list[float]] = {}
+        self._products: dict[object, float] = {}
         self._repeats = Counter[Kernel | str]()
         self._uses_stored = True
         self.roofline: Roofline = calibrate(self._measurer, store, self._prefix, deadline)
@@ -145,6 +149,12 @@ class Latency:
         found = self._slowness.get(_kind(kernel)) or self._slowness.get(_ANY)
         slowness = found[len(found) // 2] if found else 1.0
         return max(self.bound(kernel), slowness * self.roofline.microseconds(kernel))
+
+    def least(self, kernel: Kernel) -> float:
+        """Nearly the least price of a known kernel with the same product: what is fused with a product costs
+        little."""
+        product = kernel.product
+        return _LEAST_OF_PRODUCT * self._products.get(product, 0.0) if product is not None else 0.0
 
     def price(self, kernel: Kernel) -> Price:
         """The cached price, else a measurement, else the roofline where measuring is impossible."""
@@ -228,6 +238,7 @@ class Latency:
             self._uses_stored = False
             self._prices = {kernel: self._prices[kernel] for kernel in self.recorded}
             self._slowness.clear()
+            self._products.clear()
             for kernel, price in self._prices.items():
                 self._learn(kernel, price)
 
@@ -265,7 +276,10 @@ class Latency:
         return price
 
     def _learn(self, kernel: Kernel, price: Price) -> None:
-        """Remembers how much longer a kernel takes than its roofline says."""
+        """Remembers how much longer a kernel takes than its roofline says, and what its product takes."""
+        product = kernel.product
+        if product is not None and len(kernel.steps) <= _FEW_STEPS:
+            self._products[product] = min(price.cost, self._products.get(product, math.inf))
         if not is_free(kernel):
             for kind in (_kind(kernel), _ANY):
                 insort(self._slowness.setdefault(kind, []), price.cost / self.roofline.microseconds(kernel))

@@ -86,6 +86,10 @@ class Estimating(Protocol):
         """The likely price of a kernel that was not measured."""
         ...
 
+    def least(self, kernel: Kernel) -> float:
+        """A price that a kernel which was not measured is unlikely to be below; 0 if nothing is known."""
+        ...
+
 
 class Flops:
     """Arithmetic operations; steps that only move data cost nothing."""

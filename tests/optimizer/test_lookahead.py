@@ -84,6 +84,10 @@ class Unmeasured(Adding):
     def expected(self, kernel: Kernel) -> float:
         return super().known(kernel).cost
 
+    def least(self, kernel: Kernel) -> float:
+        del kernel
+        return 0.0
+
     def price(self, kernel: Kernel) -> Price:
         self.priced.add(kernel)
         return Price(50_000.0) if is_made(kernel) else super().known(kernel)

@@ -242,6 +242,10 @@ class Expecting(Nominal):
     def expected(self, kernel: Kernel) -> float:
         return super().known(kernel).cost
 
+    def least(self, kernel: Kernel) -> float:
+        del kernel
+        return 0.0
+
     def price(self, kernel: Kernel) -> Price:
         return self.measured.setdefault(kernel, super().known(kernel))
 

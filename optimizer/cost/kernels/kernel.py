@@ -135,6 +135,12 @@ class Kernel:
         """Bytes of the weights that it reads."""
         return sum(bytes_of(source.type) for source in self.sources if source.is_weight)
 
+    @cached_property
+    def product(self) -> tuple[Operator, tuple[TensorType, ...]] | None:
+        """Its product, with the types of the operands; None without one or with several."""
+        products = [step for step in self.steps if traits(step.operator.name).product]
+        return (products[0].operator, self._operand_types(products[0])) if len(products) == 1 else None
+
     def _flops(self, step: KernelStep) -> int:
         return number_of(step.operator.work(self._operand_types(step), step.types).flops)
 

@@ -14,9 +14,9 @@ from superopt.optimizer.cost.machine import Residence, evicting_bytes
 from superopt.optimizer.cost.runtime.session import Array, BoundRun
 
 _LOOKS = 3
-_MIN_RUNS = 3
+_MIN_RUNS, _MIN_RUNS_IF_SLOW = 3, 2
 _MOST_RUNS = {Residence.CORE: 60, Residence.SHARED: 10, Residence.MEMORY: 6}
-_SLOW = 50_000.0
+_SLOW = 10_000.0
 """Microseconds above which a run is repeated only a few times."""
 
 _RECENT = 512 * 2**10
@@ -67,7 +67,7 @@ def timed(run: BoundRun, caches: Caches, budget_microseconds: float) -> list[Tim
     if fastest(times) <= _SLOW:
         times.append(_once(run, caches))
     usual = max(fastest(times), 1.0)
-    least = _MIN_RUNS if usual <= _SLOW else 1
+    least = _MIN_RUNS if usual <= _SLOW else _MIN_RUNS_IF_SLOW
     count = int(min(caches.most_runs, max(least, budget_microseconds / usual)))
     return times + [_once(run, caches) for _ in range(count)]
 

@@ -7,8 +7,7 @@ a noticeable share of the cost are priced, the most promising first.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
 
 from superopt.ir.graph import NodeId
 from superopt.optimizer.cost import GraphCost
@@ -26,6 +25,9 @@ _NEXT_AT_NODE = 0.5
 
 _BATCH = 32
 """Number of rewrites priced before those that pay are applied."""
+
+_SHARE_OF_BATCH = 0.25
+"""Share of the remaining time after which they are applied anyway, where pricing takes long."""
 
 
 class Descent:
@@ -49,18 +51,26 @@ class _Run(GreedyRun):
         promising = [o for o in state.found if o.promise is not None and o.promise > least]
         untried = iter([o for o in _in_turn(promising) if o.gain is None])
         while True:
-            batch = list(islice(untried, _BATCH))
-            for opportunity in batch:
-                if self._statistics.interruption() is None:
-                    self._try(state, opportunity)
+            tried = self._try_some(state, untried)
             paying = [
                 o
                 for o in promising
                 if o.gain is not None and o.gain > max(least, least_gain(state.cost, o.match))
             ]
             lower = self._applied(state, sorted(paying, key=lambda o: -(o.gain or 0.0)))
-            if lower is not state or not batch:
+            if lower is not state or not tried:
                 return lower
+
+    def _try_some(self, state: State, untried: Iterator[Opportunity]) -> int:
+        """Prices a batch of rewrites, or as many as a share of the remaining time allows; their number."""
+        part, tried = self._statistics.part(None, _SHARE_OF_BATCH), 0
+        while tried < _BATCH and part.may_go_on() and self._statistics.interruption() is None:
+            opportunity = next(untried, None)
+            if opportunity is None:
+                break
+            self._try(state, opportunity)
+            tried += 1
+        return tried
 
     def _try(self, state: State, opportunity: Opportunity) -> None:
         self._statistics.count()
