@@ -10,7 +10,8 @@ from superopt.ir.graph import Graph, Input, NodeId
 from superopt.ir.plan import FusionGroup
 from superopt.optimizer.cost.deltas import Overlay, in_order, local_order
 from superopt.optimizer.cost.kernels.conversions import counted_twice, sources_of
-from superopt.optimizer.cost.kernels.kernel import Kernel, kernel_of
+from superopt.optimizer.cost.kernels.extraction import kernel_of
+from superopt.optimizer.cost.kernels.kernel import Kernel
 from superopt.optimizer.cost.kernels.memo import KernelMemo
 from superopt.optimizer.cost.memory import Memory, MemoryLimit, memory_of
 from superopt.optimizer.cost.objective import Objective, Price, WeighsMemory

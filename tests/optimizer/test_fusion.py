@@ -21,7 +21,7 @@ from superopt.ops.normalization import LayerNormalization
 from superopt.ops.reduction import ReduceMean
 from superopt.ops.shape import Broadcast
 from superopt.optimizer.cost import Sizes
-from superopt.optimizer.cost.kernels.kernel import kernel_of
+from superopt.optimizer.cost.kernels.extraction import kernel_of
 from superopt.optimizer.cost.measuring.kernel_model import kernel_model
 from superopt.optimizer.fusion import partition
 from tests.optimizer.graphs import Builder

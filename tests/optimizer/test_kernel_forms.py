@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from superopt.ir import ElementType, Graph, Input, TensorType, Weight
+from superopt.ir.dimensions import Dimension, symbol
+from superopt.ops.bilinear.convolution import BilinearConv
 from superopt.optimizer.cost import Flops, GraphCost, Kernel, Latency, MemoryCostStore, Origin, Sizes
+from superopt.optimizer.cost.measuring.kernel_model import kernel_model
+from tests.onnx_io.kit import operators
+from tests.ops.algorithms import algorithm
 from tests.optimizer.models import lifted_text
 
 
@@ -36,3 +42,29 @@ def test_kernels_that_the_runtime_executes_alike_have_one_price() -> None:
     known = Latency(other, threads=1)
     price = known.price(whole)
     assert Latency(other, threads=1).price(parts) == price, "known by what was stored"
+
+
+def convolution_in_tiles(height: Dimension) -> Kernel:
+    """A convolution of an image of that height by a bilinear algorithm."""
+    algorithms = algorithm(4, 3), algorithm(4, 3)
+    editor = Graph.empty().edit()
+    image = editor.add(Input("x", TensorType(ElementType.FLOAT, (1, 16, height, 40)))).value
+    weight = editor.add(Weight("w", TensorType(ElementType.FLOAT, (16 * 36, 16, 1, 1)))).value
+    editor.set_outputs([editor.add(BilinearConv(*algorithms, "same"), [image, weight]).value])
+    graph = editor.build()
+    (group,) = GraphCost.of(graph, Flops(), Sizes(graph, {"h": 38})).groups
+    return group.kernel
+
+
+def test_a_convolution_is_measured_as_it_is_written_where_the_size_of_the_image_is_open() -> None:
+    known, open_ = convolution_in_tiles(38), convolution_in_tiles(symbol("h"))
+    assert (known.open_axes, open_.open_axes) == ((), (2,))
+    assert known != open_
+    assert known.fingerprint != open_.fingerprint
+    assert known.sources == open_.sources
+    assert "Shape" not in operators(kernel_model(known)).split()
+    assert "Shape" in operators(kernel_model(open_)).split()
+    objective = Latency(MemoryCostStore(), threads=1)
+    assert objective.price(known).cost > 0
+    assert objective.price(open_).cost > 0
+    assert objective.measured == 2

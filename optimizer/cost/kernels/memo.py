@@ -7,7 +7,8 @@ from collections.abc import Container
 from superopt.ir.graph import Graph, Node, NodeId
 from superopt.ir.plan import FusionGroup
 from superopt.ops.traits import traits
-from superopt.optimizer.cost.kernels.kernel import Kernel, is_read_outside, kernel_of
+from superopt.optimizer.cost.kernels.extraction import is_read_outside, kernel_of
+from superopt.optimizer.cost.kernels.kernel import Kernel
 from superopt.optimizer.cost.sizes import Sizes
 from superopt.optimizer.fusion import TRANSPARENT
 

@@ -22,7 +22,8 @@ from superopt.ops.roles import FusionRole
 from superopt.ops.traits import sums_products, traits
 from superopt.optimizer.cost import GraphCost, Launches
 from superopt.optimizer.cost.graph_cost import Update
-from superopt.optimizer.cost.kernels.kernel import SMALL_WEIGHTS, Kernel
+from superopt.optimizer.cost.kernels.extraction import SMALL_WEIGHTS
+from superopt.optimizer.cost.kernels.kernel import Kernel
 from superopt.optimizer.cost.machine import bytes_of, number_of
 from superopt.optimizer.cost.objective import Price, is_free
 from superopt.optimizer.fusion import TRANSPARENT
