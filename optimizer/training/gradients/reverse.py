@@ -58,6 +58,9 @@ class NoGradientError(UnsupportedError):
         self.for_its_sizes = for_its_sizes
 
 
+_CONSTANT_BETWEEN_STEPS = ("Ceil", "Floor", "Round", "Sign")
+"""Operators of ONNX whose results change in steps; they count as constants."""
+
 _OF_SIZES = ("run time", "unknown rank", "known size", "unknown size")
 """Parts of the reasons why a node stays opaque which known sizes may remove."""
 
@@ -99,7 +102,11 @@ class _Reverse:
         varying = {value.node for value in self._wrt}
         for node_id in self._graph.order:
             node = self._graph[node_id]
-            if node_id in self._stops or not any(map(may_vary, node.types)):
+            if (
+                node_id in self._stops
+                or _is_constant_between_steps(node)
+                or not any(map(may_vary, node.types))
+            ):
                 continue
             if any(self._varies_with(value, varying) for value in node.inputs):
                 varying.add(node_id)
@@ -196,6 +203,11 @@ class _Reverse:
         pieces = self._builder.apply(Split(operator.axis, sizes), cotangent)
         for slot in slots:
             self._terms[node.inputs[slot]].append(Value(pieces.node, slot))
+
+
+def _is_constant_between_steps(node: Node) -> bool:
+    """Whether the gradient of the node is 0 wherever there is one."""
+    return isinstance(node.operator, Opaque) and node.operator.op_type in _CONSTANT_BETWEEN_STEPS
 
 
 def may_vary(type_: ValueType) -> bool:
