@@ -28,6 +28,7 @@ from superopt.onnx_io.protos import (
     names_within,
 )
 from superopt.onnx_io.sizes.inference import infer_types
+from superopt.onnx_io.sizes.shape_data import chosen
 
 STANDARD = (
     "MeanVarianceNormalization",
@@ -223,16 +224,8 @@ def _slice(builder: NodeBuilder, node: onnx.NodeProto, known: Known) -> bool:
     if axes is None or any(sizes[axis] < 1 for axis in axes):
         return False
     cuts = zip(axes, starts, ends, steps, strict=True)
-    positions = {axis % len(sizes): _kept(sizes[axis], *cut) for axis, *cut in cuts}
+    positions = {axis % len(sizes): list(chosen(sizes[axis], *cut)) for axis, *cut in cuts}
     return all(positions.values()) and _picked(builder, node, positions, node.input[0])
-
-
-def _kept(size: int, start: int, end: int, step: int) -> list[int]:
-    """The positions that a Slice keeps, whose end may be before the first position."""
-    first = start + size if start < 0 else start
-    last = end + size if end < 0 else end
-    low, high = (0, size) if step > 0 else (-1, size - 1)
-    return list(range(min(max(first, low if step > 0 else 0), high), min(max(last, low), high), step))
 
 
 def _trilu(builder: NodeBuilder, node: onnx.NodeProto, known: Known) -> bool:

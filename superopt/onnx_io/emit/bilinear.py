@@ -13,7 +13,7 @@ import numpy as np
 
 from superopt.ir.graph import Node, Value
 from superopt.onnx_io.emit.bilinear_form import Form, floats
-from superopt.onnx_io.emit.bilinear_images import write_image
+from superopt.onnx_io.emit.bilinear_images import OpenShapes, write_image
 from superopt.onnx_io.emit.recipes import Emission, OnnxAttribute, Operand, Recipe, Writer, known
 from superopt.onnx_io.emit.tensor_nodes import TensorNodes
 from superopt.ops.bilinear.convolution import FilterTransform
@@ -29,25 +29,28 @@ def bilinear_convolution(
 ) -> Recipe:
     """A bilinear convolution; the bias is added at points where it is transformed back to itself."""
     form = Form.of(emission, node)
+    shapes = OpenShapes.of(emission, node, form)
+    operands = (*node.inputs, *(() if bias is None else (bias,)))
 
     def write(writer: Writer, names: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         nodes = TensorNodes(writer, form.element)
-        image, weight, *biases = names
+        image, weight, *biases = names[: len(operands)]
         prepare = _Apart if form.is_apart else _Joined
         products = prepare(nodes, form, weight, biases)
         strips = form.strips()
         if len(strips) == 1:
-            write_image(nodes, form, image, products.of(form, image), outputs[0])
+            vectors = [] if shapes is None else shapes.write(writer, names[len(operands) :])
+            write_image(nodes, form, products.of(form, image), outputs[0], vectors)
             return
         done: list[str] = []
         for strip, low, high in strips:
             rows = nodes.piece(image, 2, low, high)
             done.append(writer.temporary("strip"))
-            write_image(nodes, strip, rows, products.of(strip, rows), done[-1])
+            write_image(nodes, strip, products.of(strip, rows), done[-1])
         nodes.node("Concat", done, {"axis": 2}, outputs[0])
 
-    operands = (*node.inputs, *(() if bias is None else (bias,)))
-    return Recipe(defines, tuple(Operand(value) for value in operands), write)
+    read = () if shapes is None else shapes.operands
+    return Recipe(defines, (*map(Operand, operands), *read), write)
 
 
 def _at_points(nodes: TensorNodes, form: Form, image: str) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from superopt.domains import Array
-from superopt.ir.dimensions import Dimension
+from superopt.ir.dimensions import Dimension, floor_divide
 from superopt.ir.graph import Node
 from superopt.ir.types import ElementType
 from superopt.onnx_io.emit.recipes import Emission, OnnxAttribute, known
@@ -69,10 +69,9 @@ class Axis:
         """The padding along this axis, with the zeros that complete the last tile."""
         return (*self.pair(self.tiling.before, 0), *self.pair(self.tiling.after, 0))
 
-    @property
-    def has_partial_tile(self) -> bool:
-        """Whether the last tile may have outputs that are too many."""
-        return self.tiling.tiles * self.tiling.step != self.tiling.outputs
+    def tiles_of(self, outputs: Dimension) -> Dimension:
+        """The number of tiles of so many outputs."""
+        return floor_divide(outputs + (self.tiling.step - 1), self.tiling.step)
 
     def strip(self, first: int, end: int) -> tuple[Axis, int, int]:
         """Some of the tiles as an axis of its own, and the part of the image that it is."""
@@ -140,6 +139,11 @@ class Form:
     def transformed(self) -> tuple[Axis, ...]:
         """The axes that have an algorithm."""
         return tuple(axis for axis in (self.rows, self.columns) if axis.transformed)
+
+    @property
+    def partial(self) -> tuple[Axis, ...]:
+        """The axes whose last tile may have outputs that are too many."""
+        return tuple(a for a in self.transformed if a.tiling.tiles * a.tiling.step != a.tiling.outputs)
 
     @property
     def points(self) -> int:

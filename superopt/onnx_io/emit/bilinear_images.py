@@ -2,20 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from superopt.ir.graph import Node
 from superopt.onnx_io.emit.bilinear_form import Axis, Form, floats
-from superopt.onnx_io.emit.tensor_nodes import Size, TensorNodes
+from superopt.onnx_io.emit.recipes import Emission, Operand, Writer
+from superopt.onnx_io.emit.runtime_shapes import RuntimeShape
+from superopt.onnx_io.emit.tensor_nodes import TensorNodes
 
 EXPAND = 8
 """The operator set since which there is Expand."""
 
 
-def write_image(nodes: TensorNodes, form: Form, image: str, products: str, output: str) -> None:
+def write_image(
+    nodes: TensorNodes, form: Form, products: str, output: str, shapes: Sequence[str] = ()
+) -> None:
     """The transform back and the interleaving of tiles, of columns and then of rows. Transposes move one axis
-    between others larger than 1, which the runtime does by copying blocks."""
-    if form.is_open:
-        _open_image(nodes, form, image, products, output)
+    between others larger than 1, which the runtime does by copying blocks. ``shapes`` are the vectors of
+    ``OpenShapes`` for an image whose height or width is open."""
+    if shapes:
+        _open_image(nodes, form, products, output, shapes)
     else:
         _known_image(nodes, form, products, output)
+
+
+@dataclass(frozen=True)
+class OpenShapes:
+    """The shapes by which an image of open height or width is written, computed when the model runs: of rows
+    in tiles, of lines of tiles apart, of lines together, and the sizes to cut off at. They are computed from
+    inputs of the model: asked for the shape of an image, the runtime would bring it out of its blocked
+    layout."""
+
+    shapes: tuple[RuntimeShape, ...]
+
+    @staticmethod
+    def of(emission: Emission, node: Node, form: Form) -> OpenShapes | None:
+        """Those of a convolution; None where its height and width are known."""
+        if not form.is_open:
+            return None
+        outputs = dict(enumerate(emission.type(node.value).shape))
+        tiles = {axis.number: axis.tiles_of(outputs[axis.number]) for axis in (form.rows, form.columns)}
+        width = tiles[3] * form.columns.tiling.step if form.columns.transformed else outputs[3]
+        shapes = (
+            (0, form.outputs * form.rows.points, tiles[2], -1),
+            (0, form.rows.tiling.step, -1, width),
+            (0, form.outputs, -1, width),
+            tuple(outputs[axis.number] for axis in form.partial),
+        )
+        return OpenShapes(tuple(RuntimeShape(emission, node.id, shape) for shape in shapes))
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """The tensors whose shapes are read."""
+        return tuple(operand for shape in self.shapes for operand in shape.operands)
+
+    def write(self, writer: Writer, names: Sequence[str]) -> list[str]:
+        """The names of the vectors; ``names`` are those of ``operands``."""
+        vectors: list[str] = []
+        rest = list(names)
+        for shape in self.shapes:
+            count = len(shape.operands)
+            own, rest = rest[:count], rest[count:]
+            vectors.append(shape.write(writer, own))
+        return vectors
 
 
 def _known_image(nodes: TensorNodes, form: Form, products: str, output: str) -> None:
@@ -62,27 +112,26 @@ def _cut(
     return nodes.beginning(separate, len(before), tiling.outputs)
 
 
-def _open_image(nodes: TensorNodes, form: Form, image: str, products: str, output: str) -> None:
-    """An image of at least one sample whose height or width is open: where a Reshape needs it, it is computed
-    from the shape of the input. Outputs that are too many are cut off once, at the end."""
+def _open_image(nodes: TensorNodes, form: Form, products: str, output: str, shapes: Sequence[str]) -> None:
+    """An image of at least one sample. Outputs that are too many are cut off once, at the end."""
+    in_tiles, apart, together, ends = shapes
     rows, columns = form.rows, form.columns
-    sizes = {axis.number: _tiles_and_outputs(nodes, axis, image) for axis in (rows, columns)}
-    (height, _), (width, _) = sizes[rows.number], sizes[columns.number]
     if columns.transformed:
         products = _back(nodes, columns, products)
         if columns.tiling.step > 1:
             products = nodes.transposed(products, (0, 2, 1))
-        products = nodes.reshaped(products, (0, form.outputs * rows.points, height, -1))
-        width = nodes.times(width, columns.tiling.step)
+        products = nodes.node("Reshape", [products, in_tiles])
     if rows.transformed:
         products = _back(nodes, rows, products)
         if rows.tiling.step > 1:
-            separate = nodes.reshaped(products, (0, rows.tiling.step, -1, width))
-            products = nodes.transposed(separate, (0, 2, 1, 3))
-        products = nodes.reshaped(products, (0, form.outputs, -1, width))
-    partial = [axis for axis in form.transformed if axis.has_partial_tile]
-    ends = [sizes[axis.number][1] for axis in partial]
-    nodes.cut(products, [axis.number for axis in partial], ends, output)
+            products = nodes.transposed(nodes.node("Reshape", [products, apart]), (0, 2, 1, 3))
+        products = nodes.node("Reshape", [products, together])
+    axes = [axis.number for axis in form.partial]
+    if axes:
+        operands = [products, nodes.sizes([0] * len(axes)), ends, nodes.sizes(axes)]
+        nodes.node("Slice", operands, output=output)
+    else:
+        nodes.node("Identity", [products], output=output)
 
 
 def _back(nodes: TensorNodes, axis: Axis, products: str) -> str:
@@ -91,13 +140,4 @@ def _back(nodes: TensorNodes, axis: Axis, products: str) -> str:
     return nodes.node("MatMul", [nodes.numbers(floats(axis.tiling.result).T), flat])
 
 
-def _tiles_and_outputs(nodes: TensorNodes, axis: Axis, image: str) -> tuple[Size, Size]:
-    """The numbers of tiles and of outputs along an axis."""
-    tiling = axis.tiling
-    if not axis.is_open:
-        return tiling.tiles, tiling.outputs
-    outputs = nodes.plus(nodes.size_of(image, axis.number), tiling.outputs - tiling.size)
-    return nodes.over(nodes.plus(outputs, tiling.step - 1), tiling.step), outputs
-
-
-__all__ = ["write_image"]
+__all__ = ["OpenShapes", "write_image"]

@@ -38,6 +38,12 @@ class Writer(Protocol):
         """Writes one ONNX node."""
         ...
 
+    def calculated(
+        self, op_type: str, inputs: Sequence[str], attributes: Mapping[str, OnnxAttribute] | None = None
+    ) -> str:
+        """The name of the output of an ONNX node about sizes; equal ones are written once."""
+        ...
+
     def constant(self, array: Array, hint: str) -> str:
         """The name of an initialiser with that content; equal contents share one."""
         ...

@@ -39,18 +39,13 @@ class RuntimeShape:
         """Writes the nodes; ``names`` are those of ``operands``. Returns the name of the int64 vector."""
         sizes: dict[str, str] = {}
         for (label, (_, axis)), name in zip(self._sources.items(), names, strict=True):
-            shape = writer.temporary("shape")
-            writer.node("Shape", [name], [shape])
-            sizes[label] = self._calculate(writer, "Gather", shape, integers(writer, [axis]), axis=0)
+            shape = writer.calculated("Shape", [name])
+            sizes[label] = writer.calculated("Gather", [shape, integers(writer, [axis])], {"axis": 0})
         known = [dimension for dimension in self._dimensions if isinstance(dimension, int)]
         if len(known) == len(self._dimensions):
             return integers(writer, known)
         parts = [self._size(writer, dimension, sizes) for dimension in self._dimensions]
-        if len(parts) == 1:
-            return parts[0]
-        joined = writer.temporary("shape")
-        writer.node("Concat", parts, [joined], {"axis": 0})
-        return joined
+        return parts[0] if len(parts) == 1 else writer.calculated("Concat", parts, {"axis": 0})
 
     def _size(self, writer: Writer, dimension: Dimension, sizes: dict[str, str]) -> str:
         """A dimension, at least 1 where it is divided: of an image that is smaller than its window, ONNX
@@ -59,11 +54,10 @@ class RuntimeShape:
         if isinstance(dimension, int) or not any(_is_divided(monomial) for monomial, _ in dimension.terms):
             return size
         if writer.opset >= _MAX_TAKES_INTEGERS:
-            return self._calculate(writer, "Max", size, integers(writer, [1]))
-        is_empty, missing = writer.temporary("size"), writer.temporary("size")
-        writer.node("Equal", [size, integers(writer, [0])], [is_empty])
-        writer.node("Cast", [is_empty], [missing], {"to": TensorProto.INT64})
-        return self._calculate(writer, "Add", size, missing)
+            return writer.calculated("Max", [size, integers(writer, [1])])
+        is_empty = writer.calculated("Equal", [size, integers(writer, [0])])
+        missing = writer.calculated("Cast", [is_empty], {"to": TensorProto.INT64})
+        return writer.calculated("Add", [size, missing])
 
     def _dimension(self, writer: Writer, dimension: Dimension, sizes: dict[str, str]) -> str:
         if isinstance(dimension, int):
@@ -75,22 +69,16 @@ class RuntimeShape:
                 factors.append(integers(writer, [coefficient]))
             product = factors[0]
             for factor in factors[1:]:
-                product = self._calculate(writer, "Mul", product, factor)
-            total = product if total is None else self._calculate(writer, "Add", total, product)
+                product = writer.calculated("Mul", [product, factor])
+            total = product if total is None else writer.calculated("Add", [total, product])
         assert total is not None, "a symbolic dimension has terms"
         return total
 
     def _atom(self, writer: Writer, atom: Atom, sizes: dict[str, str]) -> str:
         if isinstance(atom, FloorDivision):
             top = self._dimension(writer, atom.numerator, sizes)
-            return self._calculate(writer, "Div", top, self._dimension(writer, atom.denominator, sizes))
+            return writer.calculated("Div", [top, self._dimension(writer, atom.denominator, sizes)])
         return sizes[atom.name]
-
-    @staticmethod
-    def _calculate(writer: Writer, op_type: str, left: str, right: str, *, axis: int | None = None) -> str:
-        result = writer.temporary("size")
-        writer.node(op_type, [left, right], [result], None if axis is None else {"axis": axis})
-        return result
 
 
 def _is_divided(monomial: Monomial) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 
@@ -13,9 +12,6 @@ from superopt.ir.types import ElementType
 from superopt.onnx_io.emit.recipes import OnnxAttribute, Writer
 from superopt.onnx_io.lifting.cuts import SLICE_TAKES_OPERANDS
 from superopt.onnx_io.protos import dtype_of
-
-Size: TypeAlias = "int | str"
-"""A size, or the name of a vector of one element that holds it when the model runs."""
 
 SPLIT_TAKES_OPERANDS = 13
 """The operator set since which Split has sizes as an operand."""
@@ -48,39 +44,9 @@ class TensorNodes:
         """A constant vector of whole numbers."""
         return self.writer.constant(np.array(numbers, np.int64), "sizes")
 
-    def size_of(self, operand: str, axis: int) -> str:
-        """The size of an axis, when the model runs."""
-        return self.node("Gather", [self.node("Shape", [operand]), self.sizes([axis])], {"axis": 0})
-
-    def plus(self, size: Size, number: int) -> Size:
-        """A size and a number more."""
-        if isinstance(size, int):
-            return size + number
-        return self.node("Add", [size, self.sizes([number])]) if number else size
-
-    def over(self, size: Size, number: int) -> Size:
-        """A size divided by a number, without the remainder."""
-        if isinstance(size, int):
-            return size // number
-        return self.node("Div", [size, self.sizes([number])]) if number != 1 else size
-
-    def times(self, size: Size, number: int) -> Size:
-        """A multiple of a size."""
-        if isinstance(size, int):
-            return size * number
-        return self.node("Mul", [size, self.sizes([number])]) if number != 1 else size
-
-    def reshaped(self, operand: str, shape: Sequence[Size], output: str | None = None) -> str:
+    def reshaped(self, operand: str, shape: Sequence[int], output: str | None = None) -> str:
         """The operand in another shape."""
-        return self.node("Reshape", [operand, self.vector(shape)], output=output)
-
-    def vector(self, sizes: Sequence[Size]) -> str:
-        """Sizes as a vector."""
-        known = [size for size in sizes if isinstance(size, int)]
-        if len(known) == len(sizes):
-            return self.sizes(known)
-        parts = [self.sizes([size]) if isinstance(size, int) else size for size in sizes]
-        return parts[0] if len(parts) == 1 else self.node("Concat", parts, {"axis": 0})
+        return self.node("Reshape", [operand, self.sizes(shape)], output=output)
 
     def transposed(self, operand: str, axes: Sequence[int]) -> str:
         """The operand with permuted axes."""
@@ -93,13 +59,6 @@ class TensorNodes:
     def beginning(self, operand: str, axis: int, size: int) -> str:
         """The first elements along an axis."""
         return self.piece(operand, axis, 0, size)
-
-    def cut(self, operand: str, axes: Sequence[int], sizes: Sequence[Size], output: str) -> str:
-        """The first elements along some axes, from operator set 10 on."""
-        if not axes:
-            return self.node("Identity", [operand], output=output)
-        operands = [operand, self.sizes([0] * len(axes)), self.vector(sizes), self.sizes(axes)]
-        return self.node("Slice", operands, output=output)
 
     def piece(self, operand: str, axis: int, low: int, high: int) -> str:
         """The elements ``low`` to ``high`` along an axis."""
@@ -126,4 +85,4 @@ class TensorNodes:
         return outputs
 
 
-__all__ = ["Size", "TensorNodes"]
+__all__ = ["TensorNodes"]

@@ -64,6 +64,7 @@ class GraphWriter(Emission):
         self._spilling = spilling
         self._spilled: dict[str, StoredTensor] = {}
         self._interned: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+        self._calculated: dict[tuple[object, ...], str] = {}
         self._constants: set[str] = set()
         self._current = "node"
         self._touched = False
@@ -352,6 +353,16 @@ class GraphWriter(Emission):
         for key, value in sorted((attributes or {}).items()):
             proto.attribute.append(helper.make_attribute(key, value))
         self._nodes.append(proto)
+
+    def calculated(
+        self, op_type: str, inputs: Sequence[str], attributes: Mapping[str, OnnxAttribute] | None = None
+    ) -> str:
+        """The output of an ONNX node, written before or now: what was written before can be read."""
+        key = (op_type, tuple(inputs), tuple(sorted((attributes or {}).items())))
+        if key not in self._calculated:
+            self._calculated[key] = self.temporary("size")
+            self.node(op_type, inputs, [self._calculated[key]], attributes)
+        return self._calculated[key]
 
     def constant(self, array: Array, hint: str) -> str:
         """The name of an initialiser with that content."""

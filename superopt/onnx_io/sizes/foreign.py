@@ -1,4 +1,5 @@
-"""Type inference for operators of ``ai.onnx.ml`` and ONNX Runtime's domain, which ONNX does not infer.
+"""Type inference for operators of ``ai.onnx.ml`` and ONNX Runtime's domain, which ONNX does not infer, and
+for Slice in operator set 10, of which it infers that a cut axis of open size stays whole.
 
 Only what an operator's documentation guarantees for every input is included, not what one run would show.
 """
@@ -9,19 +10,25 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import onnx
-from onnx import TensorProto, TensorShapeProto, TypeProto
+from onnx import TensorProto, TensorShapeProto, TypeProto, helper, numpy_helper
 
-from superopt.onnx_io.protos import STANDARD_DOMAINS
+from superopt.onnx_io.protos import STANDARD_DOMAINS, default_opset, nodes_within
+from superopt.onnx_io.sizes.shape_data import chosen
 
 Operands: TypeAlias = "Sequence[TypeProto | None]"
 Rule: TypeAlias = "Callable[[onnx.NodeProto, Operands], Sequence[TypeProto | None]]"
 
 ML, MICROSOFT = "ai.onnx.ml", "com.microsoft"
 
+_SLICE_10 = "superopt.slice10"
+"""The domain of Slice nodes of operator set 10 while types are inferred."""
+
+_SLICE_OPERANDS = ("starts", "ends", "axes", "steps")
+
 
 def foreign_types(node: onnx.NodeProto, known: Mapping[str, TypeProto]) -> dict[str, TypeProto]:
     """Output types given by a rule, by name; ``known`` are tensors of known type and shape."""
-    rule = RULES.get((node.domain if node.domain not in STANDARD_DOMAINS else "", node.op_type))
+    rule = _rule_of(node)
     if rule is None or all(name in known for name in node.output if name):
         return {}
     found = rule(node, [known.get(name) for name in node.input])
@@ -31,7 +38,59 @@ def foreign_types(node: onnx.NodeProto, known: Mapping[str, TypeProto]) -> dict[
 
 def has_rule(node: onnx.NodeProto) -> bool:
     """Whether ``foreign_types`` has a rule for the node."""
-    return (node.domain if node.domain not in STANDARD_DOMAINS else "", node.op_type) in RULES
+    return _rule_of(node) is not None
+
+
+def _rule_of(node: onnx.NodeProto) -> Rule | None:
+    if node.domain == _SLICE_10:
+        return _slice
+    return RULES.get((node.domain if node.domain not in STANDARD_DOMAINS else "", node.op_type))
+
+
+def with_own_slices(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with a rule for its Slice nodes, if they are those of operator set 10: in bodies they have no
+    type. What is constant in their operands becomes attributes, which the rule reads."""
+    slices = [node for node in nodes_within(model.graph) if node.op_type == "Slice" and not node.domain]
+    if default_opset(model.opset_import) != 10 or not slices:
+        return model
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    constants = {tensor.name: tensor for tensor in copy.graph.initializer} | {
+        node.output[0]: node.attribute[0].t
+        for node in copy.graph.node
+        if node.op_type == "Constant" and node.attribute[0].HasField("t")
+    }
+    for node in nodes_within(copy.graph):
+        if node.op_type == "Slice" and not node.domain:
+            node.domain = _SLICE_10
+            for operand, name in zip(node.input[1:], _SLICE_OPERANDS, strict=False):
+                if operand in constants:
+                    numbers = numpy_helper.to_array(constants[operand]).reshape(-1).tolist()
+                    node.attribute.append(
+                        helper.make_attribute(name, numbers, attr_type=onnx.AttributeProto.INTS)
+                    )
+    copy.opset_import.append(helper.make_opsetid(_SLICE_10, 1))
+    return copy
+
+
+def _slice(node: onnx.NodeProto, operands: Operands) -> Sequence[TypeProto | None]:
+    """The axes that are not cut; of one that is, the size where that is known."""
+    data = _operand(operands, 0)
+    if data is None:
+        return [None]
+    sizes = [TensorShapeProto.Dimension.FromString(size.SerializeToString()) for size in _dims(data)]
+    given = {attribute.name: list(attribute.ints) for attribute in node.attribute}
+    starts, ends = given.get("starts"), given.get("ends")
+    has_axes, has_steps = (len(node.input) > slot and bool(node.input[slot]) for slot in (3, 4))
+    axes = given.get("axes") if has_axes else list(range(len(starts or sizes)))
+    steps = given.get("steps") if has_steps else [1] * len(axes or sizes)
+    for place, axis in enumerate(range(len(sizes)) if axes is None else axes):
+        size = sizes[axis]
+        if axes is None or starts is None or ends is None or steps is None or not size.HasField("dim_value"):
+            size.Clear()
+        else:
+            size.dim_value = len(chosen(size.dim_value, starts[place], ends[place], steps[place]))
+    return [_tensor(data.tensor_type.elem_type, sizes)]
 
 
 def _tensor(element: int, shape: Sequence[TensorShapeProto.Dimension]) -> TypeProto:

@@ -16,7 +16,7 @@ from superopt.ir.dimensions import Dimension, symbol
 from superopt.ir.types import TensorType, UnknownType, ValueType
 from superopt.onnx_io.files.external import bytes_of, is_external
 from superopt.onnx_io.protos import STANDARD_DOMAINS, copy_without_graph, element_type
-from superopt.onnx_io.sizes.foreign import foreign_types, has_rule
+from superopt.onnx_io.sizes.foreign import foreign_types, has_rule, with_own_slices
 from superopt.onnx_io.sizes.propagation import Propagation
 
 logger = logging.getLogger(__name__)
@@ -155,6 +155,7 @@ def infer_types(
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with all types that ONNX infers, including those behind operators of other domains."""
+    model = with_own_slices(model)
     result = onnx.shape_inference.infer_shapes(model, data_prop=True)
     foreign = [node for node in model.graph.node if has_rule(node)]
     for _ in range(min(len(foreign), ROUNDS)):

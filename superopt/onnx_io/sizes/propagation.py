@@ -155,7 +155,8 @@ class Propagation:
     def _inferred(self, node: onnx.NodeProto) -> dict[str, tuple[ElementType, Shape | None]]:
         """What ONNX infers for this node from the types that are known by now."""
         try:
-            schema = onnx.defs.get_schema(node.op_type, self._opset, "")
+            since = 11 if node.op_type == "Slice" and self._opset == 10 else self._opset  # see `foreign`
+            schema = onnx.defs.get_schema(node.op_type, since, "")
             types = {name: self._encoded(name) for name in node.input if name}
             data = {name: tensor for name in node.input if (tensor := self._tensor(name)) is not None}
             found = onnx.shape_inference.infer_node_outputs(
