@@ -17,7 +17,8 @@ class Agreement:
     """Distance between two sets of outputs. ``max_rel_error`` is relative to the largest element of an
     output; ``excess`` is the distance in multiples of the tolerance, so outputs agree if it is at most 1.
     ``is_conclusive`` is False if rounding alone changes an output by a large share of it. ``overflows``:
-    numbers of the original alone are beyond the range of floating point, which says nothing about rules."""
+    numbers of the original alone are beyond the range of floating point, which says nothing about rules.
+    ``refused``: the runtime does not run the other model."""
 
     agrees: bool
     max_abs_error: float
@@ -26,6 +27,7 @@ class Agreement:
     why: str = ""
     is_conclusive: bool = True
     overflows: bool = False
+    refused: bool = False
 
     def and_also(self, other: Agreement) -> Agreement:
         """Combination of two agreements: the worse of each field."""
@@ -37,6 +39,7 @@ class Agreement:
             self.why or other.why,
             self.is_conclusive and other.is_conclusive,
             self.overflows or other.overflows,
+            self.refused or other.refused,
         )
 
 
@@ -146,6 +149,8 @@ def difference(left: Leaf, right: Leaf) -> str:
     )
 
 
-def disagreement(why: str) -> Agreement:
+def disagreement(why: str, *, refused: bool = False) -> Agreement:
     """Agreement that fails for a reason other than a numerical error."""
-    return Agreement(agrees=False, max_abs_error=np.inf, max_rel_error=np.inf, excess=np.inf, why=why)
+    return Agreement(
+        agrees=False, max_abs_error=np.inf, max_rel_error=np.inf, excess=np.inf, why=why, refused=refused
+    )

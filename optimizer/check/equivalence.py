@@ -46,7 +46,8 @@ class Equivalence:
     mostly on rounding. ``max_rel_error`` is relative to the largest element of an output, ``tolerance`` is
     the floor, ``sizes`` are the sets of sizes of open dimensions at which outputs were compared.
     ``overflows``: the original alone computes NaN or infinities somewhere. ``undecided``: nothing could be
-    compared, so that the models were not seen to differ either. ``branches_missed``: branches of If nodes of
+    compared, so that the models were not seen to differ either. ``refused``: the runtime did not run the
+    other model on a sample. ``branches_missed``: branches of If nodes of
     the original that ran on none of the samples."""
 
     passed: bool
@@ -60,6 +61,7 @@ class Equivalence:
     sizes: tuple[Mapping[str, int], ...] = ()
     overflows: bool = False
     undecided: bool = False
+    refused: bool = False
     branches_missed: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
@@ -184,6 +186,7 @@ class _Check:
             sizes=self._sizes(),
             overflows=total.overflows,
             undecided=not self._compared and total.agrees,
+            refused=total.refused,
             branches_missed=reference.branches.missed(
                 self._compared, self._baseline.until(), self._bytes if self._is_rewritten else None
             ),
@@ -224,7 +227,7 @@ class _Check:
 
     def _judged(self, sample: Sample, outputs: _Outputs) -> Agreement:
         if isinstance(outputs, RuntimeRefusedError):
-            return disagreement(str(outputs))
+            return disagreement(str(outputs), refused=True)
         names = self._reference.names
         ours, theirs = leaves(names, sample.outputs), leaves(names, outputs)
         judged = self._judge.judged(sample, ours, theirs)

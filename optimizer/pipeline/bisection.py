@@ -32,12 +32,14 @@ _JUMPING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A rule that changed the outputs: the difference, and the steps up to and including its application."""
+    """A rule that changed the outputs: the difference, and the steps up to and including its application.
+    ``refused``: the runtime does not run what it makes, which says nothing about the equation."""
 
     rule: str
     equation: str
     difference: str
     steps: tuple[TraceStep, ...]
+    refused: bool = False
 
     def summary(self) -> dict[str, object]:
         """The rule and the difference as JSON values."""
@@ -73,7 +75,9 @@ def find_suspect(
     if count is None:
         return None
     steps = tuple(replace(step, cost_before=0.0, cost_after=0.0) for step in trace[:count])
-    return Suspect(steps[-1].rule, steps[-1].equation, described(found[count]), steps)
+    return Suspect(
+        steps[-1].rule, steps[-1].equation, described(found[count]), steps, refused=found[count].refused
+    )
 
 
 def jumps(graph: Graph) -> bool:

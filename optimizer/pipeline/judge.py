@@ -176,11 +176,14 @@ class Trial(ABC, Generic[V]):
             suspect = find_suspect(start, trace, self._request.rules, self._equivalence_of)
             if suspect is None:
                 return verdict
-            self.suspects += (suspect,)
-            self._request.on_suspect(suspect)
+            blamed = f"the runtime does not run what rule {suspect.rule} makes of the model"
+            if not suspect.refused:
+                self.suspects += (suspect,)
+                self._request.on_suspect(suspect)
+                blamed = f"rule {suspect.rule} is to blame, and suspect now"
             left = self._without(verdict.variant, suspect.rule)
             if left is None:
-                why = f"{verdict.why}; rule {suspect.rule} is to blame, and suspect now"
+                why = f"{verdict.why}; {blamed}"
                 self.verdicts[-1] = replace(verdict, why=why)
                 return self.verdicts[-1]
             verdict = self._judge(left)

@@ -92,7 +92,7 @@ def require_equal(
         return
     why = f"the model produced by the trace is not equivalent: {equivalence.why}"
     suspect = bisect_trace(model, report, database=database) if exceeds_rounding(equivalence) else None
-    if suspect is None:
+    if suspect is None or suspect.refused:
         raise NotEquivalentError(why)
     sizes, names, apart = recorded_sizes(report), _recorded_names(report), _names_apart(report)
     frozen = lowered.source.frozen

@@ -12,13 +12,17 @@ from superopt.ops import Opaque
 from superopt.ops.elementwise.activation import Relu
 from superopt.optimizer.check import Equivalence
 from superopt.optimizer.check.judging import Evidence
+from superopt.optimizer.pipeline import bisection
 from superopt.optimizer.pipeline.bisection import (
     exceeds_rounding,
     find_suspect,
     first_difference,
     jumps,
 )
+from superopt.optimizer.search import TraceStep
 from tests.optimizer.graphs import Builder, f32
+
+START = Graph.empty()
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 7, 100])
@@ -64,6 +68,7 @@ def test_no_rule_is_to_blame_where_rounding_may_change_everything(
     assert bool(asked) != says_nothing
 
 
+EQUAL = Equivalence(passed=True, samples=1, max_abs_error=0.0, max_rel_error=0.0, tolerance=1e-4)
 DIFFERENT = Equivalence(
     passed=False,
     samples=1,
@@ -92,3 +97,20 @@ DIFFERENT = Equivalence(
 )
 def test_rounding_makes_no_rule_suspect(equivalence: Equivalence, said: bool) -> None:  # noqa: FBT001
     assert exceeds_rounding(equivalence) is said
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_what_the_runtime_refuses_is_told_apart(monkeypatch: pytest.MonkeyPatch, *, refused: bool) -> None:
+    """A rule is not made suspect by a form that the runtime does not run."""
+    monkeypatch.setattr(bisection, "replay", lambda _, trace, __: Graph.empty() if trace else START)
+    step = TraceStep("a rule", "x => x", backwards=False, site=(), choice=0, cost_before=2.0, cost_after=1.0)
+    found = find_suspect(
+        START,
+        (step,),
+        (),
+        lambda graph: (
+            EQUAL if graph is START else replace(DIFFERENT, max_rel_error=math.inf, refused=refused)
+        ),
+    )
+    assert found is not None
+    assert (found.rule, found.refused) == ("a rule", refused)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from superopt.ir.dimensions import product
 from superopt.ir.graph import Node
 from superopt.onnx_io.emit.bilinear_form import Axis, Form, floats
 from superopt.onnx_io.emit.recipes import Emission, Operand, Writer
@@ -29,8 +30,9 @@ def write_image(
 
 @dataclass(frozen=True)
 class OpenShapes:
-    """The shapes by which an image of open height or width is written, computed when the model runs: of rows
-    in tiles, of lines of tiles apart, of lines together, and the sizes to cut off at. They are computed from
+    """The shapes by which an image of open height or width is written, computed when the model runs: of
+    products by point of the columns, of rows in tiles, of products by point of the rows, of lines of tiles
+    apart, of lines together, the sizes to cut off at, and of a matrix for each sample. They are computed from
     inputs of the model: asked for the shape of an image, the runtime would bring it out of its blocked
     layout."""
 
@@ -41,14 +43,20 @@ class OpenShapes:
         """Those of a convolution; None where its height and width are known."""
         if not form.is_open:
             return None
-        outputs = dict(enumerate(emission.type(node.value).shape))
-        tiles = {axis.number: axis.tiles_of(outputs[axis.number]) for axis in (form.rows, form.columns)}
-        width = tiles[3] * form.columns.tiling.step if form.columns.transformed else outputs[3]
+        samples, _, *outputs = emission.type(node.value).shape
+        rows, columns = form.rows, form.columns
+        height, width = rows.tiles_of(outputs[0]), columns.tiles_of(outputs[1])
+        maps = form.outputs * rows.points
+        computed = width * columns.tiling.step
+        ends = {rows.number: outputs[0], columns.number: outputs[1]}
         shapes = (
-            (0, form.outputs * form.rows.points, tiles[2], -1),
-            (0, form.rows.tiling.step, -1, width),
-            (0, form.outputs, -1, width),
-            tuple(outputs[axis.number] for axis in form.partial),
+            (samples, columns.points, product((maps, height, width))),
+            (samples, maps, height, computed),
+            (samples, rows.points, product((form.outputs, height, computed))),
+            (samples, rows.tiling.step, product((form.outputs, height)), computed),
+            (samples, form.outputs, height * rows.tiling.step, computed),
+            tuple(ends[axis.number] for axis in form.partial),
+            (samples, 1, 1),
         )
         return OpenShapes(tuple(RuntimeShape(emission, node.id, shape) for shape in shapes))
 
@@ -113,16 +121,16 @@ def _cut(
 
 
 def _open_image(nodes: TensorNodes, form: Form, products: str, output: str, shapes: Sequence[str]) -> None:
-    """An image of at least one sample. Outputs that are too many are cut off once, at the end."""
-    in_tiles, apart, together, ends = shapes
+    """Outputs that are too many are cut off once, at the end."""
+    by_column, in_tiles, by_row, apart, together, ends, of_matrix = shapes
     rows, columns = form.rows, form.columns
     if columns.transformed:
-        products = _back(nodes, columns, products)
+        products = _back(nodes, form, columns, nodes.node("Reshape", [products, by_column]), of_matrix)
         if columns.tiling.step > 1:
             products = nodes.transposed(products, (0, 2, 1))
         products = nodes.node("Reshape", [products, in_tiles])
     if rows.transformed:
-        products = _back(nodes, rows, products)
+        products = _back(nodes, form, rows, nodes.node("Reshape", [products, by_row]), of_matrix)
         if rows.tiling.step > 1:
             products = nodes.transposed(nodes.node("Reshape", [products, apart]), (0, 2, 1, 3))
         products = nodes.node("Reshape", [products, together])
@@ -134,10 +142,13 @@ def _open_image(nodes: TensorNodes, form: Form, products: str, output: str, shap
         nodes.node("Identity", [products], output=output)
 
 
-def _back(nodes: TensorNodes, axis: Axis, products: str) -> str:
-    """[n, points size, ...] -> [n, outputs of a tile, size]."""
-    flat = nodes.reshaped(products, (0, axis.points, -1))
-    return nodes.node("MatMul", [nodes.numbers(floats(axis.tiling.result).T), flat])
+def _back(nodes: TensorNodes, form: Form, axis: Axis, flat: str, of_matrix: str) -> str:
+    """[n, points, size] -> [n, outputs of a tile, size]. ONNX Runtime repeats a matrix for each sample by
+    itself, but for 0 samples it fails."""
+    matrix = nodes.numbers(floats(axis.tiling.result).T)
+    if form.samples == -1:
+        matrix = nodes.writer.calculated("Expand", [matrix, of_matrix])
+    return nodes.node("MatMul", [matrix, flat])
 
 
 __all__ = ["OpenShapes", "write_image"]

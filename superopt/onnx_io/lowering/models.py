@@ -60,7 +60,7 @@ def lower(lifted: LiftedModel, graph: Graph, plan: Plan) -> LoweredModel:
     kept = kept_initializers(source, written)
     fill_graph(proto.graph, source, written, kept)
     proto.graph.output.extend(source.as_given.proto.graph.output)
-    proto.graph.value_info.extend(_open_batches(proto.graph, graph, written))
+    proto.graph.value_info.extend(_open_results(proto.graph, graph, written))
     _annotate(proto, graph, plan, written)
     require_sorted(proto.graph, kept.union(written.spilled))
     shared = {name: tensor for name, tensor in source.tensors.items() if name in kept}
@@ -131,14 +131,16 @@ def fill_graph(graph: onnx.GraphProto, source: SourceModel, written: Written, ke
     )
 
 
-def _open_batches(model: onnx.GraphProto, graph: Graph, written: Written) -> Iterator[onnx.ValueInfoProto]:
-    """Declarations of the results of new Reshape nodes whose only open size is the first, under a name that
-    an input declares. ONNX Runtime does not know the name of a size that is inferred, and may not see that
-    two tensors have the same shape: it fuses less, and adds nodes that refuse an empty batch."""
+def _open_results(model: onnx.GraphProto, graph: Graph, written: Written) -> Iterator[onnx.ValueInfoProto]:
+    """Declarations of the results of new Reshape and Slice nodes with open sizes. Where the only one is the
+    first, under a name that an input declares, it is named: ONNX Runtime does not know the name of a size
+    that is inferred, and may not see that two tensors have the same shape: it fuses less, and adds nodes that
+    refuse an empty batch. Others are declared for their rank: before operator set 14 the runtime infers none
+    from a shape that is computed, and then refuses some readers of the result."""
     named = {size.dim_param for value in model.input for size in value.type.tensor_type.shape.dim}
     declared = {value.name for value in (*model.input, *model.output, *model.value_info)}
     values = {name: value for value, name in written.names.items() if name not in declared}
-    nodes = [n for n in written.nodes if n.op_type == "Reshape" and n.name.startswith(PREFIX)]
+    nodes = [n for n in written.nodes if n.op_type in ("Reshape", "Slice") and n.name.startswith(PREFIX)]
     for name in (name for node in nodes for name in node.output if name in values):
         type_ = graph.type_of(values[name])
         if isinstance(type_, TensorType) and type_.element in ONNX_ELEMENTS:
@@ -146,6 +148,9 @@ def _open_batches(model: onnx.GraphProto, graph: Graph, written: Written) -> Ite
             is_named = any(as_symbol(size) in named for size in first)
             if is_named and all(isinstance(size, int) for size in others):
                 yield declaration(graph, values[name], name)
+            elif not all(isinstance(size, int) for size in type_.shape):
+                sizes = [size if isinstance(size, int) else None for size in type_.shape]
+                yield helper.make_tensor_value_info(name, ONNX_ELEMENTS[type_.element], sizes)
 
 
 def _vanished(before: onnx.GraphProto, written: Written, kept: frozenset[str]) -> set[str]:

@@ -6,14 +6,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
+from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from superopt.domains import Array
 from superopt.errors import UnsupportedError
-from superopt.ir import ElementType, Graph, Input, TensorType, Weight
+from superopt.generator.bilinear import filter_rules, filters
+from superopt.ir import ElementType, Graph, Input, Plan, TensorType, Weight
 from superopt.ir.dimensions import Dimension, symbol
-from superopt.onnx_io import build_model
+from superopt.onnx_io import build_model, lift, load_model, lower
 from superopt.onnx_io.emit import bilinear_form
 from superopt.onnx_io.protos import dtype_of
 from superopt.ops.bilinear.convolution import BilinearConv, FilterTransform
@@ -21,6 +24,7 @@ from superopt.ops.bilinear.filter_algorithms import FilterAlgorithm
 from superopt.ops.elementwise.affine import BiasAdd
 from superopt.ops.images.convolution import Conv
 from superopt.ops.images.windows import Padding
+from superopt.rewriting import apply_match, find_matches, substitutions_of
 from tests.onnx_io.kit import operators, session
 from tests.ops.algorithms import algorithm
 
@@ -220,16 +224,42 @@ def test_sizes_of_the_image_may_be_open(case: Case, axes: tuple[int, ...]) -> No
         np.testing.assert_allclose(got, expected, rtol=0, atol=limit)
 
 
-def test_all_but_channels_may_be_open() -> None:
+def test_all_but_channels_may_be_open_and_the_batch_empty() -> None:
     case = replace(BOTH, batch=symbol("n"), open_axes=(2, 3))
     models = [case.built(tiles) for tiles in (case.tiles, (0, 0))]
-    for shape in [(1, 6, 9, 7), (2, 6, 1, 2), (3, 6, 8, 13)]:
+    for shape in [(0, 6, 9, 7), (1, 6, 9, 7), (2, 6, 1, 2), (3, 6, 8, 13)]:
         image = np.random.default_rng(1).normal(size=shape).astype(np.float32)
         (got,), (expected,) = (run(content, image) for content in models)
-        np.testing.assert_allclose(got, expected, rtol=0, atol=2e-5 * np.abs(expected).max())
+        np.testing.assert_allclose(got, expected, rtol=0, atol=2e-5 * np.abs(expected).max(initial=0))
 
 
 def test_sizes_must_be_known_before_operator_set_10() -> None:
     case = replace(BOTH, open_axes=(2,), opset=9)
     with pytest.raises(UnsupportedError, match="bilinear_conv: ONNX needs a known size here, got axis2"):
         case.built(case.tiles)
+
+
+@pytest.mark.parametrize("opset", [11, 13, 17])
+def test_the_rank_of_the_result_is_declared(opset: int) -> None:
+    """Before operator set 14, ONNX Runtime refuses a Resize to the shape of a tensor without one."""
+    given = onnx.parser.parse_model(
+        f'<ir_version: 7, opset_import: ["" : {opset}]>'
+        "g (float[1, 6, h, w] x, float[1, 6, p, q] z) => (float[a, b, c, d] y)"
+        "{ k = Conv <pads = [1, 1, 1, 1]> (x, kernel) s = Shape(k)"
+        ' u = Resize <mode = "nearest"> (z, none, none, s) y = Add(k, u) }'
+    )
+    contents = {"kernel": BOTH.weights["w"][:6], "none": np.zeros(0, np.float32)}
+    given.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in contents.items())
+    lifted = lift(load_model(given))
+    (rule,) = substitutions_of(next(filter_rules(filters(2, 3)[0])).equation, "F(2,3)")
+    match = next(iter(find_matches(lifted.graph, rule)))
+    rewrite = apply_match(lifted.graph, match)
+    assert rewrite is not None
+    written = lower(lifted, rewrite.graph, Plan()).to_proto()
+    random = np.random.default_rng(0)
+    feeds = {
+        name: random.normal(size=(1, 6, *sizes)).astype(np.float32)
+        for name, sizes in (("x", (9, 10)), ("z", (4, 5)))
+    }
+    (expected,), (got,) = (session(model.SerializeToString()).run(None, feeds) for model in (given, written))
+    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
