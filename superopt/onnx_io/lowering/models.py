@@ -60,7 +60,7 @@ def lower(lifted: LiftedModel, graph: Graph, plan: Plan) -> LoweredModel:
     kept = kept_initializers(source, written)
     fill_graph(proto.graph, source, written, kept)
     proto.graph.output.extend(source.as_given.proto.graph.output)
-    proto.graph.value_info.extend(_open_results(proto.graph, graph, written))
+    proto.graph.value_info.extend(_open_results(proto.graph, graph, written, source.opset))
     _annotate(proto, graph, plan, written)
     require_sorted(proto.graph, kept.union(written.spilled))
     shared = {name: tensor for name, tensor in source.tensors.items() if name in kept}
@@ -131,12 +131,18 @@ def fill_graph(graph: onnx.GraphProto, source: SourceModel, written: Written, ke
     )
 
 
-def _open_results(model: onnx.GraphProto, graph: Graph, written: Written) -> Iterator[onnx.ValueInfoProto]:
+_INFERS_RANKS = 14
+"""The operator set since which the rank of a Reshape is inferred from how a shape is computed."""
+
+
+def _open_results(
+    model: onnx.GraphProto, graph: Graph, written: Written, opset: int
+) -> Iterator[onnx.ValueInfoProto]:
     """Declarations of the results of new Reshape and Slice nodes with open sizes. Where the only one is the
     first, under a name that an input declares, it is named: ONNX Runtime does not know the name of a size
     that is inferred, and may not see that two tensors have the same shape: it fuses less, and adds nodes that
-    refuse an empty batch. Others are declared for their rank: before operator set 14 the runtime infers none
-    from a shape that is computed, and then refuses some readers of the result."""
+    refuse an empty batch. Others are declared for their rank in old operator sets: there the runtime infers
+    none from a shape that is computed, and then refuses some readers of the result."""
     named = {size.dim_param for value in model.input for size in value.type.tensor_type.shape.dim}
     declared = {value.name for value in (*model.input, *model.output, *model.value_info)}
     values = {name: value for value, name in written.names.items() if name not in declared}
@@ -148,7 +154,7 @@ def _open_results(model: onnx.GraphProto, graph: Graph, written: Written) -> Ite
             is_named = any(as_symbol(size) in named for size in first)
             if is_named and all(isinstance(size, int) for size in others):
                 yield declaration(graph, values[name], name)
-            elif not all(isinstance(size, int) for size in type_.shape):
+            elif opset < _INFERS_RANKS and not all(isinstance(size, int) for size in type_.shape):
                 sizes = [size if isinstance(size, int) else None for size in type_.shape]
                 yield helper.make_tensor_value_info(name, ONNX_ELEMENTS[type_.element], sizes)
 
