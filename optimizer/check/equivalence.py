@@ -47,8 +47,8 @@ class Equivalence:
     the floor, ``sizes`` are the sets of sizes of open dimensions at which outputs were compared.
     ``overflows``: the original alone computes NaN or infinities somewhere. ``undecided``: nothing could be
     compared, so that the models were not seen to differ either. ``refused``: the runtime did not run the
-    other model on a sample. ``branches_missed``: branches of If nodes of
-    the original that ran on none of the samples."""
+    other model on a sample. ``branches_missed``: branches of If nodes of the original that ran on none of the
+    samples."""
 
     passed: bool
     samples: int

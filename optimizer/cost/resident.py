@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from superopt.optimizer.cost.runtime.archives import write_archive
 from superopt.optimizer.cost.runtime.memory_session import plan_in, realise
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def resident_bytes(
             path.write_bytes(model)
         arrays = Path(directory) / "arrays.npz"
         named = {f"{PLACED}{name}": array for name, array in placed.items()}
-        np.savez(arrays, allow_pickle=False, **feeds, **named)
+        write_archive(arrays, {**feeds, **named})
         command = [sys.executable, "-m", "superopt.optimizer.cost.resident"]
         try:
             ended = subprocess.run(

@@ -51,8 +51,8 @@ class RuleSet:
     outputs share no input is left out, because it matches every pair of places in a graph; for the same
     reason, outputs do not match together where they share only a number. A substitution whose rounding
     errors are larger matches only tensors in single or double precision, all sizes of which but the first are
-    known, or all but the first and those of an image if that ``may_open_images``: others could not be
-    written, or overflow."""
+    known: others could not be written, or overflow. The height and width of images may be open too where
+    ``may_open_images``."""
 
     def __init__(
         self,

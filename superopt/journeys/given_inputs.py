@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from superopt.errors import InvalidOptionError
+from superopt.optimizer.cost.runtime.archives import write_archive
 
 GivenInputs: TypeAlias = "str | Path | Mapping[str, npt.NDArray[Any]]"
 """The path of an .npz file, or arrays by the names of a model's inputs."""
@@ -24,8 +25,7 @@ def as_archive(inputs: GivenInputs | None, directory: Path) -> str | Path | None
         return inputs
     arrays = {_checked_name(name): _checked(name, value) for name, value in inputs.items()}
     path = directory / _ARCHIVE
-    with path.open("wb") as file:
-        np.savez(file, allow_pickle=False, **cast("Mapping[str, Any]", arrays))
+    write_archive(path, arrays)
     return path
 
 

@@ -221,10 +221,10 @@ def test_inputs_are_given_as_arrays(database: str) -> None:
     """Sizes are taken from them, and texts need no pickling."""
     model = onnx.parser.parse_model(
         '<ir_version: 10, opset_import: ["" : 21]>'
-        "g (float[n, 8] x, string[n] s) => (float[n, 8] y, string[n] t)"
-        "{ a = Relu(x) y = Relu(a) t = Identity(s) }"
+        "g (float[n, 8] file, string[n] s) => (float[n, 8] y, string[n] t)"
+        "{ a = Relu(file) y = Relu(a) t = Identity(s) }"
     )
-    given = {"x": np.ones((3, 8), np.float32), "s": np.array(["a", "b", "c"], object)}
+    given = {"file": np.ones((3, 8), np.float32), "s": np.array(["a", "b", "c"], object)}
     result = superopt.optimize(
         model, inputs=given, objective="flops", budget=60.0, threads=1, database=database
     )
