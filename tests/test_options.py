@@ -19,6 +19,7 @@ import superopt
 from superopt.cli.commands.optimize import optimize
 from superopt.cli.commands.service.submit import submit
 from superopt.errors import InvalidOptionError
+from superopt.journeys.given_inputs import GivenInputs
 from superopt.optimizer import Options
 from superopt.optimizer.search import searches
 from superopt.optimizer.search.protocol import SearchLimits
@@ -113,7 +114,8 @@ def test_python_has_the_options() -> None:
     options = {option.field: option for option in offered(Surface.PYTHON).values()}
     assert list(parameters) == list(options)
     for name, option in options.items():
-        wanted = str | Path if name == "cluster" else PYTHON[option.kind]
+        own = {"cluster": str | Path, "inputs": GivenInputs}
+        wanted = own[name] if name in own else PYTHON[option.kind]
         wanted = wanted | Literal["all"] if option.word else wanted
         assert parameters[name].annotation == (wanted | None if option.optional else wanted), name
         assert parameters[name].default == option.default, name

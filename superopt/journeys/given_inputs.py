@@ -12,7 +12,7 @@ import numpy.typing as npt
 from superopt.errors import InvalidOptionError
 from superopt.optimizer.cost.runtime.archives import write_archive
 
-GivenInputs: TypeAlias = "str | Path | Mapping[str, npt.NDArray[Any]]"
+GivenInputs: TypeAlias = str | Path | Mapping[str, npt.NDArray[Any]]
 """The path of an .npz file, or arrays by the names of a model's inputs."""
 
 _ARCHIVE = "inputs"

@@ -109,6 +109,27 @@ def test_unaltered_certificates_are_there_to_forge() -> None:
     assert len(of_axioms()) > 500
 
 
+class Slow:
+    """A destructor that takes half a second, and loses what is raised in it."""
+
+    def __del__(self) -> None:
+        end = time.process_time() + 0.5
+        while time.process_time() < end:
+            pass
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_limit_is_told_again_where_it_was_lost() -> None:
+    def endless() -> None:
+        slow = Slow()
+        del slow
+        while True:
+            pass
+
+    with pytest.raises(TooLong), processor_seconds(0.05):
+        endless()
+
+
 def test_a_limit_is_told_after_callbacks_of_the_garbage_collector() -> None:
     """What these raise is lost."""
 

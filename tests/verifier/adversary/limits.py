@@ -11,6 +11,9 @@ from types import FrameType
 _AGAIN = 0.01
 """Seconds until the end is tried again where it cannot be told."""
 
+_IF_LOST = 0.5
+"""Seconds until it is told again, in case it was told to what loses exceptions, such as a destructor."""
+
 
 class TooLong(BaseException):
     """The question took more processor time than it may; not an Exception, so that nothing catches it."""
@@ -24,6 +27,7 @@ def processor_seconds(most: float) -> Iterator[None]:
         if _is_collecting(frame):
             signal.setitimer(signal.ITIMER_PROF, _AGAIN)
         else:
+            signal.setitimer(signal.ITIMER_PROF, _IF_LOST)
             raise TooLong
 
     before = signal.signal(signal.SIGPROF, end)
