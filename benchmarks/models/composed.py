@@ -58,6 +58,9 @@ IMAGE, ROWS = (1, 64, 56, 56), (256, 768)
 CHANNELS = ((64,), (64,))
 HEADS = ((1, 128, 12, 64), (1, 128, 12, 64))
 NODES = {
+    "ReduceMean along channels": Node("ReduceMean(…)", [IMAGE], integers=[1]),
+    "ReduceSum along channels": Node("ReduceSum(…)", [IMAGE], integers=[1]),
+    "ReduceMean of tokens": Node("ReduceMean(…)", [(1, 197, 768)], integers=[1]),
     "celu": Node("Celu <alpha = 2.0> (…)", [IMAGE]),
     "groups": Node("GroupNormalization <num_groups = 8> (…)", [IMAGE, *CHANNELS]),
     "l1": Node("ReduceL1(…)", [ROWS], [-1]),

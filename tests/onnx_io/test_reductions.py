@@ -8,7 +8,16 @@ import pytest
 
 from superopt.onnx_io import lift, load_model
 from tests.onnx_io.forcing import written_anew
-from tests.onnx_io.kit import assert_same_results, model, node, operators, tensor, value, weight
+from tests.onnx_io.kit import (
+    assert_same_results,
+    model,
+    node,
+    operators,
+    session,
+    tensor,
+    value,
+    weight,
+)
 
 AXES = tensor("axes", [-1, 1], np.int64)
 OLD = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin")
@@ -56,3 +65,40 @@ def test_several_axes_are_reduced_at_once(name: str, opset: int) -> None:
     ).SerializeToString()
     assert operators(written_anew(content)) == name
     assert_same_results(content, written_anew(content))
+
+
+@pytest.mark.parametrize("kind", ["ReduceMean", "ReduceSum"])
+@pytest.mark.parametrize(
+    ("shape", "axis", "is_product"),
+    [
+        ((1, 64, 16, 16), 1, True),
+        (("n", 64, 16, 16), 1, True),
+        (("n", 64, "h", "w"), 1, True),
+        ((1, 1, 256, 64), 2, True),
+        ((1, 197, 768), 1, True),
+        ((4, 64, 16, 16), 1, False),
+        ((1, "c", 16, 16), 1, False),
+        ((1, 64, 16, 16), 3, False),
+        ((1, 64, 4, 4), 1, False),
+        ((1, 65536, 1, 1), 1, False),
+    ],
+    ids=str,
+)
+def test_a_sum_before_other_axes_is_a_product(
+    kind: str, shape: tuple[int | str, ...], axis: int, *, is_product: bool
+) -> None:
+    """Also for other sizes than those known here, and for no samples."""
+    made = node(kind, "x axes", "y")
+    result = [1 if place == axis else size for place, size in enumerate(shape)]
+    content = model(
+        [made], [value("x", list(shape))], [value("y", result)], [tensor("axes", [axis], np.int64)], opset=18
+    ).SerializeToString()
+    written = written_anew(content)
+    assert ("MatMul" in operators(written).split()) == is_product
+    (group,) = lift(load_model(content)).groups.values()
+    assert group.respelled == is_product
+    for samples, size in ((1, 30), (3, 16), (0, 16)):
+        sizes = {"n": samples, "h": size, "w": size + 1, "c": 5}
+        x = np.random.default_rng(0).normal(size=[sizes.get(s, s) for s in shape]).astype(np.float32)  # type: ignore[arg-type]
+        (expected,), (got,) = (session(one).run(None, {"x": x}) for one in (content, written))
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5 * x.shape[axis] ** 0.5)

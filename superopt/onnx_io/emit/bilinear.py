@@ -13,7 +13,7 @@ import numpy as np
 
 from superopt.ir.graph import Node, Value
 from superopt.onnx_io.emit.bilinear_form import Form, floats
-from superopt.onnx_io.emit.bilinear_images import OpenShapes, write_image
+from superopt.onnx_io.emit.bilinear_images import open_shapes, write_image
 from superopt.onnx_io.emit.recipes import Emission, OnnxAttribute, Operand, Recipe, Writer, known
 from superopt.onnx_io.emit.tensor_nodes import TensorNodes
 from superopt.ops.bilinear.convolution import FilterTransform
@@ -29,7 +29,7 @@ def bilinear_convolution(
 ) -> Recipe:
     """A bilinear convolution; the bias is added at points where it is transformed back to itself."""
     form = Form.of(emission, node)
-    shapes = OpenShapes.of(emission, node, form)
+    shapes = open_shapes(emission, node, form)
     operands = (*node.inputs, *(() if bias is None else (bias,)))
 
     def write(writer: Writer, names: tuple[str, ...], outputs: tuple[str, ...]) -> None:
@@ -39,8 +39,8 @@ def bilinear_convolution(
         products = prepare(nodes, form, weight, biases)
         strips = form.strips()
         if len(strips) == 1:
-            vectors = [] if shapes is None else shapes.write(writer, names[len(operands) :])
-            write_image(nodes, form, products.of(form, image), outputs[0], vectors)
+            shape = None if shapes is None else shapes.writing(writer, names[len(operands) :])
+            write_image(nodes, form, products.of(form, image), outputs[0], shape)
             return
         done: list[str] = []
         for strip, low, high in strips:

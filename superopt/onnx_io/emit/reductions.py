@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from superopt.ir.dimensions import product
 from superopt.ir.graph import Node
-from superopt.ir.types import ElementType
+from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.emit.elementwise import number
-from superopt.onnx_io.emit.recipes import Emission, Operand, Recipe, Writer
-from superopt.onnx_io.lifting.reductions import axes_are_an_operand
+from superopt.onnx_io.emit.recipes import Emission, Operand, Recipe, Writer, known
+from superopt.onnx_io.emit.runtime_shapes import RuntimeShapes
+from superopt.onnx_io.emit.tensor_nodes import EXPAND, TensorNodes
+from superopt.onnx_io.lifting.reductions import axes_are_an_operand, is_faster_as_product
 from superopt.ops.base import Operator, axis_of
 from superopt.ops.normalization import LayerNormalization, RmsNormalization
 from superopt.ops.reduction import ReduceMax, ReduceMean, ReduceMin, ReduceSum, Reduction
@@ -35,11 +38,37 @@ def reduction(emission: Emission, node: Node) -> Recipe:
         if inner is None or inner.id in emission.untouched or _reduced_axis(emission, inner) in axes:
             break
         axes, innermost = [*axes, _reduced_axis(emission, inner)], inner
+    if kind in (ReduceMean, ReduceSum) and len(axes) == 1 and emission.opset >= EXPAND:
+        data = emission.type(node.inputs[0])
+        if is_faster_as_product(data, axes[0]):
+            return _product(emission, node, data, axes[0])
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         reduce_axes(writer, NAMES[kind], operands[0], outputs[0], *sorted(axes))
 
     return Recipe(node.values, (Operand(innermost.inputs[0]),), write)
+
+
+def _product(emission: Emission, node: Node, data: TensorType, axis: int) -> Recipe:
+    """A product with a row of ones, or of shares, for each sample."""
+    samples, others = product(data.shape[:axis]), product(data.shape[axis + 1 :])
+    size = known(node.operator.name, data.shape[axis])
+    row = np.full((1, size), 1 / size if isinstance(node.operator, ReduceMean) else 1.0)
+    result = emission.type(node.value).shape
+    shapes = RuntimeShapes(
+        emission, node.id, {"flat": (samples, size, others), "result": result, "samples": (samples, 1, 1)}
+    )
+
+    def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        nodes = TensorNodes(writer, data.element)
+        shape = shapes.writing(writer, operands[1:])
+        matrix = nodes.numbers(row)
+        if not isinstance(samples, int):
+            matrix = writer.calculated("Expand", [matrix, shape("samples")])
+        sums = nodes.node("MatMul", [matrix, nodes.node("Reshape", [operands[0], shape("flat")])])
+        nodes.node("Reshape", [sums, shape("result")], output=outputs[0])
+
+    return Recipe(node.values, (Operand(node.inputs[0]), *shapes.operands), write)
 
 
 def _reduced_axis(emission: Emission, node: Node) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from onnx import TensorProto
@@ -79,6 +79,25 @@ class RuntimeShape:
             top = self._dimension(writer, atom.numerator, sizes)
             return writer.calculated("Div", [top, self._dimension(writer, atom.denominator, sizes)])
         return sizes[atom.name]
+
+
+class RuntimeShapes:
+    """Shapes by name that one node may use."""
+
+    def __init__(self, emission: Emission, reader: NodeId, shapes: Mapping[str, Sequence[Dimension]]) -> None:
+        self._shapes = {name: RuntimeShape(emission, reader, shape) for name, shape in shapes.items()}
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """The tensors whose shapes are read."""
+        return tuple(operand for shape in self._shapes.values() for operand in shape.operands)
+
+    def writing(self, writer: Writer, names: Sequence[str]) -> Callable[[str], str]:
+        """A function that writes the nodes of the shape of a name, and returns that of the vector; ``names``
+        are those of ``operands``."""
+        rest = iter(names)
+        read = {name: [next(rest) for _ in shape.operands] for name, shape in self._shapes.items()}
+        return lambda name: self._shapes[name].write(writer, read[name])
 
 
 def _is_divided(monomial: Monomial) -> bool:

@@ -13,6 +13,9 @@ from superopt.onnx_io.emit.recipes import OnnxAttribute, Writer
 from superopt.onnx_io.lifting.cuts import SLICE_TAKES_OPERANDS
 from superopt.onnx_io.protos import dtype_of
 
+EXPAND = 8
+"""The operator set since which there is Expand."""
+
 SPLIT_TAKES_OPERANDS = 13
 """The operator set since which Split has sizes as an operand."""
 
@@ -85,4 +88,4 @@ class TensorNodes:
         return outputs
 
 
-__all__ = ["TensorNodes"]
+__all__ = ["EXPAND", "TensorNodes"]
