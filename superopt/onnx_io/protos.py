@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import onnx
@@ -14,6 +15,10 @@ from superopt.ir.types import ElementType
 from superopt.onnx_io.files.external import bytes_of
 
 STANDARD_DOMAINS = frozenset(("", "ai.onnx"))
+
+IR_WITH_FREE_INITIALIZERS = 4
+"""From this IR version on, an initialiser that is also a graph input is a default that callers can
+override."""
 
 ELEMENTS: Mapping[int, ElementType] = {
     getattr(TensorProto, element.value): element
@@ -279,6 +284,11 @@ def _simplest_between(low: Fraction, high: Fraction) -> Fraction:
     if high == whole + 1:
         return whole + 1 - _simplest_between(whole + 1 - high, whole + 1 - low)
     return whole + 1 / _simplest_between(1 / (high - whole), 1 / (low - whole))
+
+
+def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
+    """The attributes that a node states, as Python values by name; texts are bytes."""
+    return {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
 
 
 def constant_tensor(node: onnx.NodeProto) -> TensorProto | None:

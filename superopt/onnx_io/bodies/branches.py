@@ -20,9 +20,9 @@ from superopt.onnx_io.bodies.rewriting import Place, places
 from superopt.onnx_io.changes.simplifying import followed_constants, light, simplify
 from superopt.onnx_io.files.external import stored_tensor
 from superopt.onnx_io.files.saving import LoweredModel
-from superopt.onnx_io.files.source import IR_WITH_FREE_INITIALIZERS, SourceModel
+from superopt.onnx_io.files.source import SourceModel
 from superopt.onnx_io.lowering.writing import PREFIX
-from superopt.onnx_io.protos import copy_without_graph, free_names, names_within
+from superopt.onnx_io.protos import IR_WITH_FREE_INITIALIZERS, copy_without_graph, free_names, names_within
 from superopt.onnx_io.sizes.declarations import without_false_types
 from superopt.onnx_io.sizes.inference import infer_types
 

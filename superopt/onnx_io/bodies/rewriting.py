@@ -21,9 +21,16 @@ from superopt.onnx_io.bodies.names import digest, set_apart, with_names_of
 from superopt.onnx_io.changes.simplifying import followed_constants, light, simplify
 from superopt.onnx_io.files.external import STUB, is_stub, stored_tensor
 from superopt.onnx_io.files.saving import LoweredModel
-from superopt.onnx_io.files.source import IR_WITH_FREE_INITIALIZERS, SourceModel
+from superopt.onnx_io.files.source import SourceModel
 from superopt.onnx_io.files.stored import StoredTensor, proto_of
-from superopt.onnx_io.protos import STANDARD_DOMAINS, copy_without_graph, free_names, names_within, subgraphs
+from superopt.onnx_io.protos import (
+    IR_WITH_FREE_INITIALIZERS,
+    STANDARD_DOMAINS,
+    copy_without_graph,
+    free_names,
+    names_within,
+    subgraphs,
+)
 from superopt.onnx_io.sizes.declarations import without_false_types
 from superopt.onnx_io.sizes.inference import SMALL, InferredTypes, infer_types
 

@@ -6,14 +6,13 @@ has not, are written here.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 from onnx.inliner import inline_selected_functions
 
 from superopt.domains import Array
@@ -23,10 +22,12 @@ from superopt.onnx_io.node_building import NodeBuilder, copy_of
 from superopt.onnx_io.protos import (
     ONNX_ELEMENTS,
     STANDARD_DOMAINS,
+    attributes_of,
     default_opset,
     dtype_of,
     names_within,
 )
+from superopt.onnx_io.sizes.constants import small_constants
 from superopt.onnx_io.sizes.inference import infer_types
 from superopt.onnx_io.sizes.shape_data import chosen
 
@@ -42,13 +43,10 @@ _MOST_SUMMED = 4096
 _STEPS = 4
 """The operand of Slice that has the steps."""
 
-_MOST_NUMBERS = 256
-"""Elements of a constant whose content definitions look at."""
-
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of the tensors of a graph: their types, and small whole numbers that are constant."""
+    """What is known of the tensors of a graph: their types, and numbers that are constant."""
 
     types: Mapping[str, ValueType]
     constants: Mapping[str, Array]
@@ -56,19 +54,7 @@ class Known:
     @staticmethod
     def of(model: onnx.ModelProto) -> Known:
         """What is known of a model's main graph."""
-        graph = model.graph
-        found = {tensor.name: tensor for tensor in graph.initializer}
-        found |= {
-            node.output[0]: node.attribute[0].t
-            for node in graph.node
-            if node.op_type == "Constant" and node.attribute[0].name == "value"
-        }
-        small = {
-            name: numpy_helper.to_array(tensor)
-            for name, tensor in found.items()
-            if tensor.data_type in _WHOLE and math.prod(tensor.dims) <= _MOST_NUMBERS
-        }
-        return Known(infer_types(model).types, small)
+        return Known(infer_types(model).types, dict(small_constants(model)))
 
     def sizes(self, name: str) -> tuple[int, ...] | None:
         """The shape, -1 for a size that is not known; None for an unknown rank."""
@@ -90,7 +76,6 @@ class Known:
         return np.dtype(dtype_of(type_.element))
 
 
-_WHOLE = (onnx.TensorProto.INT64, onnx.TensorProto.INT32)
 Define: TypeAlias = "Callable[[NodeBuilder, onnx.NodeProto, Known], bool]"
 
 
@@ -113,7 +98,7 @@ def _may_be_defined(node: onnx.NodeProto) -> bool:
     if node.domain not in STANDARD_DOMAINS or node.op_type not in (*STANDARD, *DEFINITIONS):
         return False
     if node.op_type == "Pad":
-        return _attributes(node).get("mode", b"constant") != b"constant"
+        return attributes_of(node).get("mode", b"constant") != b"constant"
     return node.op_type != "Slice" or len(node.input) > _STEPS
 
 
@@ -193,7 +178,7 @@ def _picked(
 
 def _pad(builder: NodeBuilder, node: onnx.NodeProto, known: Known) -> bool:
     """Padding by elements of the tensor, as lookups along axes of known sizes."""
-    attributes = _attributes(node)
+    attributes = attributes_of(node)
     mode = attributes.get("mode", b"constant").decode()
     sizes = known.sizes(node.input[0])
     pads = known.numbers(node, 1) or attributes.get("pads")
@@ -235,7 +220,7 @@ def _trilu(builder: NodeBuilder, node: onnx.NodeProto, known: Known) -> bool:
     if sizes is None or len(sizes) < 2 or min(sizes[-2:]) < 1 or diagonal is None:
         return False
     kept = np.ones(sizes[-2:], np.bool_)
-    triangle = np.triu if _attributes(node).get("upper", 1) else np.tril
+    triangle = np.triu if attributes_of(node).get("upper", 1) else np.tril
     mask = builder.constant("triangle", triangle(kept, diagonal[0]))
     zero = builder.constant("zero", np.zeros((), known.dtype(node.input[0])))
     builder.write("Where", [mask, node.input[0], zero], node.output[0])
@@ -250,7 +235,7 @@ def _cum_sum(builder: NodeBuilder, node: onnx.NodeProto, known: Known) -> bool:
     axis, last = axes[0] % len(sizes), len(sizes) - 1
     if not 0 < sizes[axis] <= _MOST_SUMMED or not last:
         return False
-    attributes = _attributes(node)
+    attributes = attributes_of(node)
     excluded = 1 if attributes.get("exclusive", 0) else 0
     ones = np.triu(np.ones((sizes[axis], sizes[axis]), known.dtype(data)), excluded)
     matrix = builder.constant("ones", ones.T.copy() if attributes.get("reverse", 0) else ones)
@@ -263,10 +248,6 @@ def _cum_sum(builder: NodeBuilder, node: onnx.NodeProto, known: Known) -> bool:
     sums = builder.add("MatMul", [data, matrix], f"{node.output[0]}:sums")
     builder.write("Transpose", [sums], node.output[0], {"perm": swapped})
     return True
-
-
-def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
-    return {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
 
 
 DEFINITIONS: Mapping[str, Define] = {

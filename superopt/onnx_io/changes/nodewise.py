@@ -17,9 +17,10 @@ from onnx.inliner import inline_local_functions
 from superopt.domains import Array
 from superopt.errors import UnsupportedError
 from superopt.onnx_io.files.external import is_external, stored_tensor
-from superopt.onnx_io.files.source import IR_WITH_FREE_INITIALIZERS, SourceModel
+from superopt.onnx_io.files.source import SourceModel
 from superopt.onnx_io.files.stored import proto_of
 from superopt.onnx_io.protos import (
+    IR_WITH_FREE_INITIALIZERS,
     STANDARD_DOMAINS,
     captured_names,
     constant_tensor,

@@ -9,9 +9,10 @@ import onnx
 from onnx import helper, version_converter
 
 from superopt.errors import InvalidModelError
-from superopt.onnx_io.files.source import IR_WITH_FREE_INITIALIZERS, OLDEST_OPSET
+from superopt.onnx_io.files.source import OLDEST_OPSET
 from superopt.onnx_io.node_building import copy_of, node_label
 from superopt.onnx_io.protos import (
+    IR_WITH_FREE_INITIALIZERS,
     STANDARD_DOMAINS,
     captured_names,
     copy_without_graph,

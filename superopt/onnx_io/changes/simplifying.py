@@ -19,9 +19,14 @@ from superopt.domains import Array
 from superopt.onnx_io.changes.padding import without_pads
 from superopt.onnx_io.changes.reshaping import with_constant_shapes
 from superopt.onnx_io.files.external import STUB, bytes_of, is_external, stored_tensor
-from superopt.onnx_io.files.source import IR_WITH_FREE_INITIALIZERS, SourceModel
+from superopt.onnx_io.files.source import SourceModel
 from superopt.onnx_io.files.stored import StoredTensor
-from superopt.onnx_io.protos import STANDARD_DOMAINS, captured_names, copy_without_graph
+from superopt.onnx_io.protos import (
+    IR_WITH_FREE_INITIALIZERS,
+    STANDARD_DOMAINS,
+    captured_names,
+    copy_without_graph,
+)
 from superopt.onnx_io.sizes.inference import SMALL, InferredTypes, infer_types
 from superopt.onnx_io.sizes.shape_data import EVALUATED, LARGEST, SIZE_READERS, evaluate, is_symbolic
 

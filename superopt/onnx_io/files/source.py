@@ -26,7 +26,13 @@ from superopt.onnx_io.files.external import (
 )
 from superopt.onnx_io.files.stored import StoredTensor
 from superopt.onnx_io.files.tolerated import repaired, with_shapes
-from superopt.onnx_io.protos import constant_tensor, default_opset, names_within, tensors_in_model
+from superopt.onnx_io.protos import (
+    IR_WITH_FREE_INITIALIZERS,
+    constant_tensor,
+    default_opset,
+    names_within,
+    tensors_in_model,
+)
 from superopt.onnx_io.sizes.inference import without_weights
 
 if TYPE_CHECKING:
@@ -34,10 +40,6 @@ if TYPE_CHECKING:
 
 ModelSource: TypeAlias = "str | Path | bytes | onnx.ModelProto | onnx_ir.Model"
 Accepts: TypeAlias = "Callable[[bytes | Path], bool]"
-
-IR_WITH_FREE_INITIALIZERS = 4
-"""From this IR version on, an initialiser that is also a graph input is a default that callers can
-override."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,12 +16,13 @@ from superopt.ir.graph import Graph, Value, Weight
 from superopt.ir.plan import Plan
 from superopt.ir.types import TensorType, UnknownType
 from superopt.onnx_io.files.saving import LoweredModel
-from superopt.onnx_io.files.source import IR_WITH_FREE_INITIALIZERS, SourceModel
+from superopt.onnx_io.files.source import SourceModel
 from superopt.onnx_io.lifting.models import LiftedModel
 from superopt.onnx_io.lowering.kept import kept_nodes
 from superopt.onnx_io.lowering.units import Original, Written
 from superopt.onnx_io.lowering.writing import PREFIX, GraphWriter
 from superopt.onnx_io.protos import (
+    IR_WITH_FREE_INITIALIZERS,
     ONNX_ELEMENTS,
     captured_names,
     copy_without_graph,

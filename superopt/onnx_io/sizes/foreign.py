@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import onnx
-from onnx import TensorProto, TensorShapeProto, TypeProto, helper, numpy_helper
+from onnx import TensorProto, TensorShapeProto, TypeProto, helper
 
 from superopt.onnx_io.protos import STANDARD_DOMAINS, default_opset, nodes_within
+from superopt.onnx_io.sizes.constants import small_constants
 from superopt.onnx_io.sizes.shape_data import chosen
 
 Operands: TypeAlias = "Sequence[TypeProto | None]"
@@ -55,17 +56,13 @@ def with_own_slices(model: onnx.ModelProto) -> onnx.ModelProto:
         return model
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    constants = {tensor.name: tensor for tensor in copy.graph.initializer} | {
-        node.output[0]: node.attribute[0].t
-        for node in copy.graph.node
-        if node.op_type == "Constant" and node.attribute[0].HasField("t")
-    }
+    constants = dict(small_constants(model))
     for node in nodes_within(copy.graph):
         if node.op_type == "Slice" and not node.domain:
             node.domain = _SLICE_10
             for operand, name in zip(node.input[1:], _SLICE_OPERANDS, strict=False):
                 if operand in constants:
-                    numbers = numpy_helper.to_array(constants[operand]).reshape(-1).tolist()
+                    numbers = constants[operand].reshape(-1).tolist()
                     node.attribute.append(
                         helper.make_attribute(name, numbers, attr_type=onnx.AttributeProto.INTS)
                     )

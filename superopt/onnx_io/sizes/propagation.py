@@ -10,26 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-import numpy as np
 import onnx
 from onnx import TensorProto, TypeProto, numpy_helper
 
 from superopt.domains import Array
 from superopt.ir.dimensions import Dimension, as_symbol, substitute, symbol, symbols_of
 from superopt.ir.types import ElementType, TensorType, ValueType
-from superopt.onnx_io.files.external import is_external
 from superopt.onnx_io.protos import (
     ONNX_ELEMENTS,
     STANDARD_DOMAINS,
-    constant_tensor,
     default_opset,
     dtype_of,
     element_type,
     subgraphs,
 )
+from superopt.onnx_io.sizes.constants import small_constants
 from superopt.onnx_io.sizes.foreign import foreign_types, has_rule
 from superopt.onnx_io.sizes.rules import Call, Shape, own_shapes
-from superopt.onnx_io.sizes.shape_data import LARGEST, SIZE_READERS, evaluate, is_symbolic, shape_content
+from superopt.onnx_io.sizes.shape_data import SIZE_READERS, evaluate, is_symbolic, shape_content
 
 _MOST_FACTORS = 8
 """Most elements of a floating-point tensor that may hold factors of sizes: one for each axis."""
@@ -62,7 +60,7 @@ class Propagation:
         self._protos = protos
         self._codes = _Codes()
         self._tensors: dict[str, TensorProto] = {}
-        self._constants = {**known, **dict(_constants(model))}
+        self._constants = {**known, **dict(small_constants(model))}
         self._solved: dict[str, Dimension] = {}
 
     def run(self) -> None:
@@ -244,26 +242,5 @@ def _joined(own: Shape | None, theirs: Shape | None) -> Shape | None:
         for first, second in zip(own, theirs, strict=True)
     ]
 
-
-def _constants(model: onnx.ModelProto) -> Iterator[tuple[str, Array]]:
-    """Small tensors of numbers that callers cannot override."""
-    given = {value.name for value in model.graph.input}
-    nodes = (node for node in model.graph.node if node.op_type == "Constant" and node.output)
-    made = ((node.output[0], constant_tensor(node)) for node in nodes if node.domain in STANDARD_DOMAINS)
-    stored = ((tensor.name, tensor) for tensor in model.graph.initializer if tensor.name not in given)
-    for name, tensor in (*stored, *made):
-        if tensor is None or is_external(tensor) or tensor.data_type not in _NUMBERS:
-            continue
-        if np.prod(tensor.dims, dtype=np.int64) <= LARGEST:
-            yield name, np.asarray(numpy_helper.to_array(tensor))
-
-
-_NUMBERS = (
-    TensorProto.BOOL,
-    TensorProto.INT32,
-    TensorProto.INT64,
-    TensorProto.FLOAT,
-    TensorProto.DOUBLE,
-)
 
 __all__ = ["Propagation"]

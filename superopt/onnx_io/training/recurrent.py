@@ -13,7 +13,7 @@ from onnx import helper
 from superopt.errors import InvalidModelError
 from superopt.ir.types import TensorType, ValueType
 from superopt.onnx_io.node_building import NodeBuilder, node_label
-from superopt.onnx_io.protos import STANDARD_DOMAINS, dtype_of
+from superopt.onnx_io.protos import STANDARD_DOMAINS, attributes_of, dtype_of
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 _ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
@@ -70,7 +70,7 @@ class RecurrentWriter:
 
     def why_not(self, node: onnx.NodeProto) -> str:
         """Why the node cannot be written; empty if it can."""
-        given = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+        given = attributes_of(node)
         refused = [name for name in _REFUSED if given.get(name)]
         if "hidden_size" not in given:
             return "expected the attribute hidden_size"
@@ -115,7 +115,7 @@ class _Layer:
 
     def __init__(self, builder: NodeBuilder, node: onnx.NodeProto, types: Mapping[str, ValueType]) -> None:
         self._builder, self._node = builder, node
-        self.given = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+        self.given = attributes_of(node)
         self.direction = _direction(self.given)
         data = types[node.input[0]]
         assert isinstance(data, TensorType), "checked before"

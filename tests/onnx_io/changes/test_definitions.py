@@ -86,6 +86,32 @@ def test_definitions_compute_the_same(node: onnx.NodeProto) -> None:
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("node", NODES[:11], ids=label)
+def test_numbers_of_constant_nodes_are_known(node: onnx.NodeProto) -> None:
+    model = model_of(node)
+    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    del model.graph.initializer[:]
+    nodes = [
+        helper.make_node("Constant", [], [name], value_ints=content.tolist())
+        if content.ndim
+        else helper.make_node("Constant", [], [name], value_int=int(content))
+        for name, content in stored.items()
+    ]
+    model.graph.ClearField("node")
+    model.graph.node.extend([*nodes, node])
+    assert node.op_type not in {left.op_type for left in with_definitions(model).graph.node}
+
+
+@pytest.mark.parametrize(("version", "is_defined"), [(3, True), (10, False)])
+def test_numbers_that_callers_can_override_are_not_known(version: int, *, is_defined: bool) -> None:
+    """Since IR version 4, an initialiser that is a graph input is only a default."""
+    node = helper.make_node("Pad", ["x", "i0_0_1_2_0_0_2_1"], ["y"], mode="reflect")
+    model = model_of(node)
+    model.ir_version = version
+    model.graph.input.append(helper.make_tensor_value_info(node.input[1], 7, [8]))
+    assert ("Pad" not in {left.op_type for left in with_definitions(model).graph.node}) is is_defined
+
+
 def test_other_models_stay_as_they_are() -> None:
     model = model_of(helper.make_node("Relu", ["x"], ["y"]))
     assert with_definitions(model) is model

@@ -55,3 +55,16 @@ def test_known_sizes_are_those_of_a_run(how: tuple[int, int, int], *, after: boo
     type_ = infer_types(model).types[model.graph.output[0].name]
     assert isinstance(type_, TensorType)
     assert type_.shape == found.shape
+
+
+@pytest.mark.parametrize("version", [3, 8])
+def test_bounds_that_callers_can_override_give_no_size(version: int) -> None:
+    """Since IR version 4, an initialiser that is a graph input is only a default."""
+    model = cut(10, 9, 1, 5, 1)
+    model.ir_version = version
+    for name in ("start", "end", "axis", "step"):
+        model.graph.input.append(helper.make_tensor_value_info(name, TensorProto.INT64, [1]))
+    type_ = infer_types(model).types["y"]
+    assert isinstance(type_, TensorType)
+    assert (type_.shape == (1, 8, 4)) is (version == 3)
+    assert type_.shape != (1, 8, 9)
