@@ -29,7 +29,7 @@ from superopt.optimizer.fusion import TRANSPARENT
 SMALL_WEIGHTS = 4 * 2**10
 """Bytes of weights up to which their memory location does not affect the cost."""
 
-LARGE_WEIGHTS = 128 * 2**10
+_LARGE_WEIGHTS = 128 * 2**10
 """Bytes of weights from which on it matters whether they are read from memory."""
 
 _FETCHING = 64
@@ -126,7 +126,7 @@ class _Extraction:
         if weights <= SMALL_WEIGHTS:
             return Residence.CORE
         if origin is None:
-            return Residence.SHARED if weights >= LARGE_WEIGHTS else Residence.CORE
+            return Residence.SHARED if weights >= _LARGE_WEIGHTS else Residence.CORE
         if origin.residence is Residence.MEMORY and not self._waits_for_memory(kernel, origin):
             return Residence.SHARED
         return origin.residence
@@ -140,7 +140,7 @@ class _Extraction:
             for source, node in zip(kernel.sources, self._nodes, strict=True)
             if source.is_weight and origin.comes_from_memory(self._graph.nodes[node].operator)
         )
-        return weights >= LARGE_WEIGHTS and kernel.flops < _FETCHING * weights
+        return weights >= _LARGE_WEIGHTS and kernel.flops < _FETCHING * weights
 
     def _clips(self) -> Iterator[tuple[NodeId, Operator]]:
         """The clips in the group, by the factors that end them."""

@@ -28,7 +28,7 @@ convert the input, and several, so that signs differ between the channels that a
 _CHANNELS = 1
 _IMAGE_RANK = 4
 _COUNTING = frozenset((TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL))
-"""Maximum elements of a tensor that may hold indices."""
+"""Element types of tensors that may hold indices."""
 
 
 def with_open_sizes(model: bytes) -> bytes:
@@ -65,7 +65,7 @@ def with_blocked_inputs(model: bytes, names: Collection[str]) -> bytes:
         _add_spread(graph, inputs[name])
     places = {name: BLOCKED + name for name in names}
     for node in nodes:
-        read = renamed(node, [_read_by(node, name, places) for name in node.input], list(node.output))
+        read = renamed(node, [places.get(name, name) for name in node.input], list(node.output))
         rename_captured(read, places)
         graph.node.append(read)
     return proto.SerializeToString()
@@ -133,18 +133,10 @@ class _Parts:
         for value in self._outputs:
             _add_named(graph.output, value, names[value.name])
         for node in self._nodes:
-            inputs = [_read_by(node, name, names) for name in node.input]
-            written = renamed(node, inputs, [names[name] for name in node.output])
+            written = renamed(node, [names[name] for name in node.input], [names[n] for n in node.output])
             written.name = names[node.name]
             rename_captured(written, names)
             graph.node.append(written)
-
-
-def _read_by(node: onnx.NodeProto, name: str, names: Mapping[str, str]) -> str:
-    """The new name of a tensor that a node reads. The height and width of a blocked image are those of the
-    input that it is made of: asked for its shape, the runtime would bring it out of its layout."""
-    new = names.get(name, name)
-    return name if node.op_type == "Shape" and new == BLOCKED + name else new
 
 
 _Named = TypeVar("_Named", onnx.ValueInfoProto, TensorProto)

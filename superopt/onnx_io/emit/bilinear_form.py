@@ -38,8 +38,8 @@ def writes_open_images(opset: int) -> bool:
 @dataclass(frozen=True, slots=True)
 class Axis:
     """Rows (axis 2) or columns (axis 3) of an image in tiles. Of an axis that is not ``transformed``, every
-    output is a tile. If its size is ``open``, its tiling is of a size whose last tile has one output: as many
-    zeros behind the image complete the last tile of every size, and give no tile more."""
+    output is a tile. An axis that ``is_open`` is of unknown size; its tiling is of a size whose last tile has
+    one output: as many zeros behind the image complete the last tile of every size, and give no tile more."""
 
     number: int
     tiling: Tiling
@@ -207,6 +207,7 @@ class Form:
 
 
 def floats(matrix: Matrix) -> Array:
+    """The matrix of an algorithm as float64."""
     return np.array([[float(entry) for entry in row] for row in matrix])
 
 

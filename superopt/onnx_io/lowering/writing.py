@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 
 import numpy as np
 import onnx
@@ -346,7 +345,7 @@ class GraphWriter(Emission):
     ) -> None:
         """Writes one ONNX node, named after the current graph node."""
         self._touched = True
-        if not _exists(op_type, self.opset):
+        if not onnx.defs.has(op_type, self.opset, ""):
             raise UnsupportedError(f"{self._current}: operator set {self.opset} has no {op_type}")
         name = self._fresh(self._current) if self._current not in outputs else self._current
         proto = helper.make_node(op_type, list(inputs), list(outputs), name=name)
@@ -383,14 +382,6 @@ class GraphWriter(Emission):
     def temporary(self, hint: str) -> str:
         """A fresh tensor name prefixed by that of the current node."""
         return self._fresh(f"{self._current}/{hint}")
-
-
-@cache
-def _exists(op_type: str, opset: int) -> bool:
-    return any(
-        schema.name == op_type and not schema.domain and schema.since_version <= opset
-        for schema in onnx.defs.get_all_schemas_with_history()
-    )
 
 
 def _trimmed(shape: Sequence[object]) -> tuple[object, ...]:
