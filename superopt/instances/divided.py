@@ -50,6 +50,8 @@ def divided_forms(type_: TensorType, gathered: frozenset[Divided]) -> Iterator[T
                 yield _divided(type_, {axis: Division(2), (axis + 1) % type_.rank: Division(2)}, 1)
         if Divided.BATCHES in gathered:
             yield _divided(type_, {axis: Division(2, 2)}, 1)
+            if Divided.REPLICAS in gathered:
+                yield _divided(type_, {axis: Division(1, 2)}, 2)
 
 
 def _divided(type_: TensorType, divisions: Mapping[int, Division], replicas: int) -> TensorType:

@@ -27,14 +27,14 @@ def with_numbers(
     }
     operators: dict[Application, Operator] = {}
     for term in ordered:
-        operator = _resolved(typing.operators[term], numbers)
+        operator = sized_operator(typing.operators[term], numbers)
         (found[term],) = operator.infer(*(found[child] for child in term.inputs))
         operators[term] = operator
     return Typing(found, operators, {})
 
 
-def _resolved(operator: Operator, numbers: Mapping[str, Dimension]) -> Operator:
-    """The operator with numbers for symbols in its attributes."""
+def sized_operator(operator: Operator, numbers: Mapping[str, Dimension]) -> Operator:
+    """The operator with numbers for symbols in its attributes; symbols without a number are kept."""
     if not operator_symbols(operator):
         return operator
     values = {name: substituted(value, numbers) for name, value in attributes_of(operator).items()}

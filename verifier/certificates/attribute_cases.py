@@ -18,7 +18,7 @@ from superopt.ir.terms import Equation
 from superopt.ops.attributes import NUMBERS, PADDING_WORDS, PAIRS
 from superopt.rewriting.conditions import holds, names_in
 from superopt.verifier.certificates.condition_forms import require_known_forms
-from superopt.verifier.certificates.degree_cases import degree_cases
+from superopt.verifier.certificates.degree_cases import OpenDegrees
 
 _GENERIC = tuple(Fraction(p, q) for p, q in ((17, 19), (23, 29), (31, 37), (41, 43), (47, 53), (59, 61)))
 """Different numbers for different variables: constants of equal numbers would be one term."""
@@ -27,25 +27,28 @@ _MOST_TRIED = 100_000
 """How many choices of numbers are tried."""
 
 
-def attribute_cases(goal: Equation, largest_rank: int, highest_rank: int) -> Iterator[Mapping[str, object]]:
+def attribute_cases(
+    goal: Equation, largest_rank: int, highest_rank: int, degrees: OpenDegrees | None = None
+) -> Iterator[Mapping[str, object]]:
     """Yield values for all attribute variables together: shapes and permutations for ranks up to the largest
-    of a variable, axes for ranks up to the highest of any term.
+    of a variable, axes for ranks up to the highest of any term, and degrees as those given ask for (or the
+    rule alone).
 
     Raises IllTypedError if the values cannot be enumerated completely.
     """
     kinds = {name: _kind(name, said) for name, said in _kinds(goal).items()}
     numbers = [name for name, kind in kinds.items() if kind in NUMBERS]
-    degrees = [name for name, kind in kinds.items() if kind == "degree"]
-    others = [name for name in kinds if name not in numbers and name not in degrees]
+    degrees = degrees or OpenDegrees(goal)
+    others = [name for name in kinds if name not in numbers and name not in degrees.names]
     require_known_forms(goal)
     for condition in goal.conditions:
         names = names_in(condition)
-        if names & set(degrees) or (names & set(numbers) and not names <= set(numbers)):
+        if names & set(degrees.names) or (names & set(numbers) and not names <= set(numbers)):
             raise IllTypedError("a condition relates a number or a degree to what it is not compared with")
     fixed = _generic_numbers(goal, numbers)
     ranks = {name: highest_rank if kinds[name] == "axis" else largest_rank for name in others}
     pools = [_values(name, kinds[name], ranks[name]) for name in others]
-    for chosen in degree_cases(goal, degrees):
+    for chosen in degrees.cases():
         for values in itertools.product(*pools):
             yield {**fixed, **chosen, **dict(zip(others, values, strict=True))}
 

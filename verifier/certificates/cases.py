@@ -33,7 +33,7 @@ from superopt.rewriting.divisions import DIVIDING, divisions_needed, variable_ty
 from superopt.rewriting.typing import Typing, leaves_shape_out, leaves_sizes_out
 from superopt.verifier.certificates.attribute_cases import attribute_cases
 from superopt.verifier.certificates.case_operators import explicit_attributes, operator_of
-from superopt.verifier.certificates.degree_cases import require_comparable, require_known_parts
+from superopt.verifier.certificates.degree_cases import OpenDegrees
 from superopt.verifier.certificates.dropped_cases import require_refused, require_unfit, ways_to_fit
 from superopt.verifier.certificates.groups import Groups, groups_of
 from superopt.verifier.certificates.partial_typing import PartialTyping, UndecidedCasesError, declared_types
@@ -53,14 +53,21 @@ MOST_STEPS = 80_000
 _IMPLICIT = "implicit "
 
 
-def cases_of(goal: Equation, largest_rank: int, whole: Equation | None = None) -> Iterator[Instance]:
+def cases_of(
+    goal: Equation,
+    largest_rank: int,
+    whole: Equation | None = None,
+    *,
+    degrees: OpenDegrees | None = None,
+) -> Iterator[Instance]:
     """Yield every case of the rule with tensors of at most that rank. For a part of a ``whole`` rule, tensors
-    are divided as the whole rule requires, and all its attribute variables have values.
+    are divided as the whole rule requires, and all its attribute variables have values. ``degrees`` are those
+    of the whole rule with the chain for which the cases are.
 
     Raises UndecidedCasesError if the cases may be incomplete, and IllTypedError if the sides of the rule are
     well-typed but of different ranks.
     """
-    search = _Search(goal, largest_rank, whole or goal)
+    search = _Search(goal, largest_rank, whole or goal, degrees or OpenDegrees(whole or goal))
     for number, case in enumerate(search.cases()):
         if number == MOST_CASES:
             raise UndecidedCasesError(f"there are more than {MOST_CASES} cases")
@@ -68,8 +75,8 @@ def cases_of(goal: Equation, largest_rank: int, whole: Equation | None = None) -
 
 
 class _Search:
-    def __init__(self, goal: Equation, largest_rank: int, whole: Equation) -> None:
-        self._goal, self._whole = goal, whole
+    def __init__(self, goal: Equation, largest_rank: int, whole: Equation, degrees: OpenDegrees) -> None:
+        self._goal, self._whole, self._degrees = goal, whole, degrees
         self._largest_rank, self._highest_rank = largest_rank, highest_rank(whole, largest_rank)
         self._terms = goal.terms
         self._order = tuple(applications(*self._terms))
@@ -87,7 +94,7 @@ class _Search:
             raise UndecidedCasesError(
                 "how a divided tensor lies that is reshaped depends on which sizes are 1"
             )
-        for attributes in attribute_cases(self._whole, self._largest_rank, self._highest_rank):
+        for attributes in attribute_cases(self._whole, self._largest_rank, self._highest_rank, self._degrees):
             self._chosen = attributes
             self._require_undivided(declared)
             for state in self._extended(PartialTyping(attributes, declared), 0):
@@ -233,9 +240,8 @@ class _Search:
             return
         inputs = [state.types[child] for child in term.inputs]
         if term.operator in DIVIDING:
-            require_known_parts(
-                self._whole, inputs[0], explicit_attributes(term, state).get("axis"), self._chosen
-            )
+            axis = explicit_attributes(term, state).get("axis")
+            self._degrees.require_known_parts(inputs[0], axis, self._chosen)
         try:
             state, operator = operator_of(term, state, self._fresh)
         except IllTypedError:
@@ -318,7 +324,7 @@ class _Search:
         """Return all solutions, solved first for omitted sizes; raises UndecidedSizesError. Where degrees are
         open, the values that stand for all must do so for these sizes."""
         if self._divides:
-            require_comparable(self._whole, left, right, self._chosen)
+            self._degrees.require_comparable(left, right, self._chosen)
         return solutions(left, right, self._part, _is_implicit)
 
     def _checked(self, state: PartialTyping, types: Mapping[str, TensorType]) -> Iterator[Instance]:

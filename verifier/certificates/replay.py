@@ -34,7 +34,7 @@ from superopt.rewriting.typing import Typing, infer_terms, leaves_sizes_out
 from superopt.verifier.certificates.cases import cases_of
 from superopt.verifier.certificates.certificate import Certificate, Link
 from superopt.verifier.certificates.chain_text import fill, require, require_text, sides_of, value_of
-from superopt.verifier.certificates.degree_cases import require_above
+from superopt.verifier.certificates.degree_cases import OpenDegrees
 from superopt.verifier.certificates.groups import groups_of
 from superopt.verifier.certificates.positivity import PositiveSizes
 from superopt.verifier.certificates.rank_bound import largest_rank
@@ -68,16 +68,25 @@ def first_failure(goal: Equation, axioms: Mapping[str, Equation], certificate: C
     number = 0
     try:
         require_text(goal, axioms, certificate)
-        met = [link.term for chain in certificate.chains for link in chain]
-        require_above(goal, met)
-        bound = largest_rank(goal, [axioms[name] for name in certificate.axioms_used], met)
-        for number, case in enumerate(cases_of(goal, bound), 1):  # noqa: B007
-            reason = _failing(goal, axioms, certificate, case)
+        links = [link for chain in certificate.chains for link in chain]
+        degrees = OpenDegrees(goal, [term for link in links for term in _typed_for(link, axioms)])
+        degrees.require_above()
+        used = [axioms[name] for name in certificate.axioms_used]
+        bound = largest_rank(goal, used, [link.term for link in links])
+        for number, case in enumerate(cases_of(goal, bound, degrees=degrees), 1):  # noqa: B007
+            reason = _failing(goal, axioms, certificate, case, degrees)
             if reason:
                 return Failure(reason, case)
     except (SuperoptError, ArithmeticError, RecursionError) as error:
         return Failure(str(error))
     return None if number else Failure("there is no case in which both sides are well-typed")
+
+
+def _typed_for(link: Link, axioms: Mapping[str, Equation]) -> Iterator[Term]:
+    """Yield the terms that must be well-typed for a link: the whole, and all sides of the axiom."""
+    yield link.term
+    for side in axioms[link.axiom].terms:
+        yield fill(side, dict(link.terms), dict(link.attributes))
 
 
 def replay_in(
@@ -88,14 +97,20 @@ def replay_in(
         require_text(goal, axioms, certificate)
     except (SuperoptError, RecursionError) as error:
         return str(error)
-    return _failing(goal, axioms, certificate, case)
+    return _failing(goal, axioms, certificate, case, OpenDegrees(goal))
 
 
-def _failing(goal: Equation, axioms: Mapping[str, Equation], certificate: Certificate, case: Instance) -> str:
+def _failing(
+    goal: Equation,
+    axioms: Mapping[str, Equation],
+    certificate: Certificate,
+    case: Instance,
+    degrees: OpenDegrees,
+) -> str:
     """Return the position at which the certificate fails in one case; empty if it does not."""
     place = "the rule"
     try:
-        replayer = _Replayer(goal, axioms, case)
+        replayer = _Replayer(goal, axioms, case, degrees)
         for output, chain in enumerate(certificate.chains):
             place = f"output {output}"
             current = replayer.side(goal.left[output])
@@ -113,7 +128,9 @@ def _failing(goal: Equation, axioms: Mapping[str, Equation], certificate: Certif
 class _Replayer:
     """Replays one goal in one case; the text of the chains has already been checked."""
 
-    def __init__(self, goal: Equation, axioms: Mapping[str, Equation], instance: Instance) -> None:
+    def __init__(
+        self, goal: Equation, axioms: Mapping[str, Equation], instance: Instance, degrees: OpenDegrees
+    ) -> None:
         self._goal = goal
         self._axioms = axioms
         self._instance = instance
@@ -122,6 +139,7 @@ class _Replayer:
         self._sizes = PositiveSizes(_own_sizes(instance.typing))
         self._assumed = assumed(goal, instance)
         self._divides = any(term.operator in DIVIDING for term in goal.applications)
+        self._degrees = degrees
         types, operators = instance.typing.types, instance.typing.operators
         self._groups = {
             groups.number
@@ -271,6 +289,7 @@ class _Replayer:
             if type_ is None:
                 what = f"variable {head}" if isinstance(head, str) else f"one tensor that is a {head.name}"
                 raise IllTypedError(f"there is no {what}")
+            self._degrees.require_known_divisions(type_, self._instance.attributes)
             if not all(map(self._sizes.is_positive, (*type_.shape, *_halves(head, types)))):
                 raise IllTypedError(f"{type_} may be empty")
             if not isinstance(head, str) and not head.unseen(*types) <= self._assumed:

@@ -11,8 +11,6 @@ from superopt.errors import InvalidModelError
 from superopt.ir.graph import Graph, GraphOperator, Input, Node, NodeId
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops import Operator
-from superopt.ops.attributes import substituted
-from superopt.ops.base import attributes_of, operator_from_attributes
 from superopt.ops.opaque import Opaque
 from superopt.ops.sharded.splits import Splits
 from superopt.ops.traits import traits
@@ -21,7 +19,7 @@ from superopt.optimizer.parallel.documents.quantities import size_text
 from superopt.optimizer.parallel.search.carried import Carried, Edge
 from superopt.optimizer.parallel.tasks import splits_of
 from superopt.optimizer.parallel.training_plans.states import StepLayout, StepStates
-from superopt.rewriting.concrete import operator_symbols
+from superopt.rewriting.concrete import sized_operator
 from superopt.traversal import postorder
 
 _MOST_BYTES = 1 << 50
@@ -138,7 +136,7 @@ def plannable(graph: Graph, dims: Mapping[str, int] | None = None) -> Graph:
     nodes = {
         node.id: replace(
             node,
-            operator=_at(node.operator, dims or {}),
+            operator=_sized_operator(node.operator, dims or {}),
             types=tuple(_sized(type_, dims or {}, node) for type_ in node.types),
             after=tuple(other for other in node.after if other in needed),
         )
@@ -165,12 +163,8 @@ def _tensor(type_: ValueType, node: Node) -> TensorType:
     return type_
 
 
-def _at(operator: GraphOperator, dims: Mapping[str, int]) -> GraphOperator:
-    """The operator with sizes in its attributes."""
-    if not isinstance(operator, Operator) or not operator_symbols(operator):
-        return operator
-    values = {name: substituted(value, dims) for name, value in attributes_of(operator).items()}
-    return operator_from_attributes(operator.name, values)
+def _sized_operator(operator: GraphOperator, dims: Mapping[str, int]) -> GraphOperator:
+    return sized_operator(operator, dims) if isinstance(operator, Operator) else operator
 
 
 def _sized(type_: ValueType, dims: Mapping[str, int], node: Node) -> ValueType:
