@@ -46,7 +46,9 @@ the operators that it is made of (`python -m benchmarks composed`).
 Nodes that it runs slower than the operators that they are made of are written as those: `Celu`, `Einsum`,
 `GroupNormalization`, `ReduceLogSum`, `ReduceLogSumExp`, most of `ReduceL1`, `ReduceL2` and `ReduceSumSquare`,
 `LogSoftmax` along an axis before the last two, and `MatMul` by a vector. `ReduceMean` and `ReduceSum` along
-the channels of one image, or of a batch of open size, are written as products with a row.
+the channels of one image, or of a batch of open size, are written as products with a row. A `Transpose` that
+moves more than one axis is written as two that move one each, and a `DepthToSpace` with two such, unless
+the tensor is small.
 
 These reasons hold for every operator and are not repeated: an operand is missing, has no known type, or is
 not a tensor; elements are of a type for which the operator has no meaning in the algebra (rules are about

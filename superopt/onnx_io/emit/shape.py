@@ -11,10 +11,12 @@ import numpy as np
 from superopt.errors import UnsupportedError
 from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import GraphOperator, Node, Value
-from superopt.ir.types import ElementType
+from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.emit.recipes import Emission, Number, Operand, Recipe, Writer
 from superopt.onnx_io.emit.runtime_shapes import RuntimeShape, integers
+from superopt.onnx_io.emit.tensor_nodes import TensorNodes
 from superopt.onnx_io.lifting.cuts import PAD_TAKES_OPERANDS, SLICE_TAKES_OPERANDS
+from superopt.onnx_io.lifting.transposes import Steps, faster_steps
 from superopt.onnx_io.protos import dtype_of
 from superopt.ops.base import axis_of
 from superopt.ops.filled import Full, Ones
@@ -136,17 +138,41 @@ def filled(emission: Emission, node: Node) -> Recipe:
 
 
 def transpose(emission: Emission, node: Node) -> Recipe:
-    """Transpose with an explicit permutation; a Reshape where it only changes the shape. ONNX Runtime fuses a
-    Transpose with a matrix product, and does not notice that a vector needs none."""
+    """Transpose with an explicit permutation, or two if they are faster; a Reshape where it only changes the
+    shape. ONNX Runtime fuses a Transpose with a matrix product, and does not notice that a vector needs
+    none."""
     assert isinstance(node.operator, Transpose)
     if only_reshapes(emission, node):
         return _reshape(emission, node, emission.type(node.value).shape)
-    permutation = node.operator.permutation(emission.rank(node.inputs[0]))
+    data = emission.type(node.inputs[0])
+    permutation = node.operator.permutation(data.rank)
+    steps = faster_steps(data, permutation)
 
     def write(writer: Writer, operands: tuple[str, ...], outputs: tuple[str, ...]) -> None:
-        writer.node("Transpose", operands, outputs, {"perm": permutation})
+        if steps is None:
+            writer.node("Transpose", operands, outputs, {"perm": permutation})
+        else:
+            _write_steps(TensorNodes(writer, data.element), data, steps, operands[0], outputs[0])
 
     return Recipe(node.values, (Operand(node.inputs[0]),), write)
+
+
+def _write_steps(nodes: TensorNodes, data: TensorType, steps: Steps, operand: str, output: str) -> None:
+    """Two Transposes with a Reshape between them, and a Flatten before that if the shape is known up to one
+    size: otherwise ONNX Runtime makes one of the two."""
+    first = nodes.transposed(operand, steps.first)
+    shape = [data.shape[axis] for axis in steps.first]
+    if sum(not isinstance(size, int) for size in shape) > 1:
+        between = nodes.reshaped(first, [0] * len(shape))
+        nodes.node("Transpose", [between], {"perm": steps.second}, output)
+        return
+    if steps.is_shape:
+        shape = [shape[axis] for axis in steps.second]
+    sizes = [size if isinstance(size, int) else -1 for size in shape]
+    flat = nodes.node("Flatten", [first], {"axis": 1})
+    between = nodes.reshaped(flat, sizes, output if steps.is_shape else None)
+    if not steps.is_shape:
+        nodes.node("Transpose", [between], {"perm": steps.second}, output)
 
 
 def only_reshapes(emission: Emission, node: Node) -> bool:

@@ -13,6 +13,7 @@ from superopt.onnx_io.lifting.layers import softmax
 from superopt.onnx_io.lifting.reductions import usual_epsilon
 from superopt.onnx_io.lifting.shape import permuted, reshaped
 from superopt.onnx_io.lifting.site import NotLiftedError, Site
+from superopt.onnx_io.lifting.transposes import moves_blocks_faster
 from superopt.ops.elementwise.activation import Elu, LogSoftmax
 from superopt.ops.elementwise.affine import Affine
 from superopt.ops.elementwise.arithmetic import Add, Divide, Identity, Scale
@@ -102,6 +103,8 @@ def _depth_to_space(site: Site) -> tuple[Value, ...]:
         divided, permutation = (n, channels, size, size, h, w), (0, 1, 4, 2, 5, 3)
     else:
         divided, permutation = (n, size, size, channels, h, w), (0, 3, 4, 1, 5, 2)
+    if moves_blocks_faster(site.moved(0).with_shape(divided), permutation):
+        site.respell()
     moved = permuted(site, reshaped(site, site.value(0), divided), permutation)
     return (reshaped(site, moved, (n, channels, product((h, size)), product((w, size)))),)
 
@@ -141,11 +144,11 @@ def _gather(site: Site) -> tuple[Value, ...]:
 
 COMPOSED: Mapping[str, Lifter] = {
     "Celu": _celu,
+    "DepthToSpace": _depth_to_space,
     "GroupNormalization": _group_normalization,
     "Mean": _mean,
 }
 FOR_GRADIENTS: Mapping[str, Lifter] = {
-    "DepthToSpace": _depth_to_space,
     "Gather": _gather,
     "InstanceNormalization": _instance_normalization,
     "LogSoftmax": softmax(LogSoftmax),

@@ -9,6 +9,7 @@ from superopt.ir.graph import Value
 from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.lifting.elementwise import Lifter
 from superopt.onnx_io.lifting.site import NotLiftedError, Site
+from superopt.onnx_io.lifting.transposes import faster_steps
 from superopt.ops.base import axis_of
 from superopt.ops.elementwise.arithmetic import Identity
 from superopt.ops.images.upsampling import LinearUpsample, NearestUpsample
@@ -23,11 +24,16 @@ def reshaped(site: Site, value: Value, shape: tuple[Dimension, ...]) -> Value:
 
 def permuted(site: Site, value: Value, permutation: tuple[int, ...]) -> Value:
     """The tensor with its axes in another order; the value itself if that is the order."""
-    rank = len(permutation)
-    if permutation == tuple(range(rank)):
+    if permutation == tuple(range(len(permutation))):
         return value
+    return site.add(transposing(permutation), value)
+
+
+def transposing(permutation: tuple[int, ...]) -> Transpose:
+    """The operator for this permutation."""
+    rank = len(permutation)
     swapped = (*range(rank - 2), rank - 1, rank - 2)
-    return site.add(Transpose() if permutation == swapped else Transpose(permutation), value)
+    return Transpose() if permutation == swapped else Transpose(permutation)
 
 
 def _reshape(site: Site) -> tuple[Value, ...]:
@@ -94,6 +100,8 @@ def _unsqueeze(site: Site) -> tuple[Value, ...]:
 def _transpose(site: Site) -> tuple[Value, ...]:
     own = site.moved(0)
     permutation = site.integers("perm") or tuple(reversed(range(own.rank)))
+    if faster_steps(own, permutation) is not None:
+        site.respell()
     result = permuted(site, site.value(0), permutation)
     return (result if site.made else site.add(Reshape(own.shape), result),)
 

@@ -1,9 +1,12 @@
-"""Transpositions that only move axes of size 1 are written as Reshape, others as Transpose."""
+"""Transpositions that only move axes of size 1 are written as Reshape, others as one or two Transposes."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 
 from superopt.ir import ElementType, Graph, Input, TensorType, Weight
@@ -55,6 +58,57 @@ def test_written_as(shape: tuple[Dimension, ...], perm: tuple[int, ...], written
         x = np.arange(np.prod([first, *sizes[1:]]), dtype=np.float32).reshape(first, *sizes[1:])
         (got,) = session(model.SerializeToString()).run(None, {"x": x})
         np.testing.assert_array_equal(got, x.transpose(perm or None))
+
+
+TWO = "Transpose Flatten Reshape Transpose"
+OPEN = "Transpose Reshape Transpose"
+RESHAPED = "Transpose Flatten Reshape"
+
+
+@pytest.mark.parametrize("opset", [7, 13, 21])
+@pytest.mark.parametrize(
+    ("shape", "perm", "written"),
+    [
+        ((1, 16, 20, 24), (0, 3, 2, 1), TWO),
+        ((2, 16, 20, 24), (3, 0, 2, 1), TWO),
+        ((16, 20, 24), (2, 1, 0), TWO),
+        ((N, 16, 20, 24), (0, 3, 2, 1), TWO),
+        ((1, 32, 2, 2, 14, 14), (0, 1, 4, 2, 5, 3), TWO),
+        ((8, 64, 16, 4), (0, 2, 1, 3), TWO),
+        ((1, 1, 128, 64), (0, 3, 2, 1), RESHAPED),
+        ((1, 1, N, 64), (0, 3, 2, 1), RESHAPED),
+        ((40, 1, 64), (2, 1, 0), RESHAPED),
+        ((N, 16, M, 24), (0, 3, 2, 1), OPEN),
+        ((N, 1, M, 24), (0, 3, 2, 1), OPEN),
+        ((1, 4, 5, 6), (0, 3, 2, 1), "Transpose"),
+        ((1, 64, 20, 24), (0, 2, 3, 1), "Transpose"),
+        ((4, 20, 24, 32), (2, 1, 0, 3), "Transpose"),
+        ((4, 0, 24, 32), (0, 3, 2, 1), "Transpose"),
+    ],
+)
+def test_what_moves_several_axes_is_written_as_two(
+    shape: tuple[Dimension, ...], perm: tuple[int, ...], written: str, opset: int
+) -> None:
+    model = transposed(shape, perm, opset)
+    assert " ".join(node.op_type for node in model.graph.node) == written
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    fastest = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    sizes = [size if isinstance(size, int) else SIZES[size] for size in shape]
+    for first in (sizes[0], 0) if N in shape[:1] else (sizes[0],):
+        x = np.arange(np.prod([first, *sizes[1:]]), dtype=np.float32).reshape(first, *sizes[1:])
+        (got,) = fastest.run(None, {"x": x})
+        np.testing.assert_array_equal(got, x.transpose(perm))
+
+
+@pytest.mark.parametrize("shape", [(1, 16, 20, 24), (1, 1, 128, 64)])
+def test_onnx_runtime_does_not_join_the_two(shape: tuple[int, ...], tmp_path: Path) -> None:
+    model, optimized = transposed(shape, (0, 3, 2, 1), 17), tmp_path / "optimized.onnx"
+    options = ort.SessionOptions()
+    options.optimized_model_filepath = str(optimized)
+    ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    kept = [node for node in onnx.load(optimized).graph.node if node.op_type == "Transpose"]
+    assert [0, 3, 2, 1] not in [list(node.attribute[0].ints) for node in kept]
 
 
 def test_a_row_is_reshaped_for_gemm() -> None:

@@ -69,11 +69,11 @@ SHAPES = (
     Case(
         "transpositions",
         [node("Transpose", "x", "a"), node("Transpose", "a", "y", perm=[0, 1, 3, 2])],
-        [value("x", ["n", 4, 9, 9])],
+        [value("x", ["n", 4, 3, 3])],
         lifted="""
-            x = input: f32[n, 4, 9, 9]
-            %1 = transpose[perm=(3, 2, 1, 0)](x): f32[9, 9, 4, n]
-            %2 = transpose(%1): f32[9, 9, n, 4]
+            x = input: f32[n, 4, 3, 3]
+            %1 = transpose[perm=(3, 2, 1, 0)](x): f32[3, 3, 4, n]
+            %2 = transpose(%1): f32[3, 3, n, 4]
             return %2
         """,
         written="""

@@ -156,6 +156,12 @@ PRODUCTS = {
     "three operands": einsum("ai,ij,jc->ac", [4, 2], [2, 3], lifted="matmul matmul"),
     "a diagonal": einsum("ii->i", [3, 3], lifted="its equation ii->i takes a diagonal"),
     "any axes": einsum("...ij->...ji", [2, 3], lifted="its equation is ...ij->...ji"),
+    "blocks from channels": Composed(
+        node("DepthToSpace", "x", "z", blocksize=2), [["n", 12, 3, "w"]], "reshape transpose reshape"
+    ),
+    "blocks from channels, channels first": Composed(
+        node("DepthToSpace", "x", "z", blocksize=3, mode="CRD"), [[2, 18, 3, 4]], "reshape transpose reshape"
+    ),
     "sizes that may differ": einsum(
         "ij,jk->ik", [2, "m"], ["n", 5], lifted="whether m and n are equal is only known at run time"
     ),
@@ -178,12 +184,6 @@ FASTER = {
         [["n", 6, "t"]],
         "broadcast broadcast layer_normalization affine",
         VECTORS,
-    ),
-    "blocks from channels": Composed(
-        node("DepthToSpace", "x", "z", blocksize=2), [["n", 12, 3, "w"]], "reshape transpose reshape"
-    ),
-    "blocks from channels, channels first": Composed(
-        node("DepthToSpace", "x", "z", blocksize=3, mode="CRD"), [[2, 18, 3, 4]], "reshape transpose reshape"
     ),
     "channels from blocks": Composed(
         node("SpaceToDepth", "x", "z", blocksize=2), [["n", 3, 4, 6]], "reshape transpose reshape"
