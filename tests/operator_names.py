@@ -70,6 +70,10 @@ EXEMPTIONS: Mapping[str, Exemption] = {
     "optimizer/canonical/rows.py": Exemption(
         "writes what stands between a sequence and an image of one row", frozenset({"broadcast", "reshape"})
     ),
+    "optimizer/canonical/transposed.py": Exemption(
+        "moves transposes, and what repeats numbers beside them",
+        frozenset({"broadcast", "reshape", "transpose"}),
+    ),
     "optimizer/cost/measuring/measurer.py": Exemption(
         "a reshape of an image is what it times to price leaving the runtime's layout", frozenset({"reshape"})
     ),

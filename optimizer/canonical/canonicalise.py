@@ -18,7 +18,12 @@ from superopt.ops.roles import FusionRole, Product
 from superopt.ops.traits import traits
 from superopt.optimizer.canonical.redundancy import same_value, simpler_operator
 from superopt.optimizer.canonical.rows import on_rows
+from superopt.optimizer.canonical.transposed import MovedTransposes
 from superopt.traversal import postorder
+
+_IN_PARTS = "{} as the operators that it is made of"
+_SPELLINGS = {"Transpose": "{} as two that move one axis each"}
+"""What is said of nodes that are written in another way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,7 @@ class _Pass:
         self._replaced: dict[Value, Value] = {}
         self._seen: dict[tuple[object, ...], NodeId] = {}
         self._rewritten: set[NodeId] = set()
+        self._moved = MovedTransposes(graph, self._editor, protected)
         self._row_ends = {
             node
             for group in lifted.groups.values()
@@ -75,6 +81,10 @@ class _Pass:
     def run(self) -> Iterator[CanonicalStep]:
         for node_id in self._graph.order:
             node = self._rewired(self._graph[node_id])
+            step = self._moved.step(self._graph[node_id], node, self._replaced)
+            if step is not None:
+                yield CanonicalStep("canonicalise", step, (node_id,))
+                continue
             if node_id in self._protected or not _is_understood(node) or node.after:
                 continue
             step = self._removed(node) or self._simplified(node) or self._merged(node)
@@ -87,7 +97,7 @@ class _Pass:
         for node_id in self._repeated_by_readers():
             yield CanonicalStep("canonicalise", "its readers repeat it by themselves", (node_id,))
         for what, nodes in self._respelled():
-            yield CanonicalStep("canonicalise", f"{what} as the operators that it is made of", nodes)
+            yield CanonicalStep("canonicalise", _SPELLINGS.get(what, _IN_PARTS).format(what), nodes)
         dead = self._dead()
         self._editor.remove(dead)
         unread = [node for node in dead if node in self._graph.nodes and self._was_dead(node)]

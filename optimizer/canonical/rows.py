@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 
-from superopt.ir.graph import GraphEditor, Node, NodeId, Value
+from superopt.ir.graph import Graph, GraphEditor, Node, NodeId, Value
 from superopt.ir.types import TensorType
 from superopt.ops import Operator
 from superopt.ops.filled import Filled
@@ -58,7 +58,7 @@ def _images(
     """The image of each sequence, None for what repeats one number; ends at an operand that is neither."""
     for operand in operands:
         made = graph[operand.node]
-        if _repeats_a_number(graph, made):
+        if repeats_a_number(graph, made):
             yield None
         elif made.id in reshapes and _is_row_of(graph, made.inputs[0], operand):
             yield made.inputs[0]
@@ -73,13 +73,13 @@ def _is_row_of(graph: GraphEditor, image: Value, sequence: Value) -> bool:
     return before.shape[_ROW] == 1 and (*before.shape[:_ROW], before.shape[_ROW + 1]) == after.shape
 
 
-def _repeats_a_number(graph: GraphEditor, node: Node) -> bool:
+def repeats_a_number(graph: Graph | GraphEditor, node: Node) -> bool:
     if isinstance(node.operator, Broadcast):
         return _is_number(graph, node.inputs[0])
     return isinstance(node.operator, Filled)
 
 
-def _is_number(graph: GraphEditor, value: Value) -> bool:
+def _is_number(graph: Graph | GraphEditor, value: Value) -> bool:
     type_ = graph.type_of(value)
     return isinstance(type_, TensorType) and type_.elements == 1
 

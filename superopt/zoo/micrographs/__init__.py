@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from superopt.zoo.micrographs import images, products
+from superopt.zoo.micrographs import images, moves, products
 from superopt.zoo.micrographs.sketch import Micrograph
 
-WITH_HEADROOM: Mapping[str, Micrograph] = {**products.WITH_HEADROOM, **images.WITH_HEADROOM}
+WITH_HEADROOM: Mapping[str, Micrograph] = {
+    **products.WITH_HEADROOM,
+    **images.WITH_HEADROOM,
+    **moves.WITH_HEADROOM,
+}
 WITHOUT_HEADROOM: Mapping[str, Micrograph] = {**products.WITHOUT_HEADROOM, **images.WITHOUT_HEADROOM}
