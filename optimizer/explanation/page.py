@@ -129,7 +129,13 @@ def _sizes(sizes: Json) -> Json:
         "is_guessed": bool(sizes.get("guessed")),
         "differ": sizes.get("timed") is not None and sizes["timed"] != sizes["priced"],
         "request": str(sizes.get("request") or ""),
+        "smaller": _smaller(_object(sizes.get("smaller") or {})),
     }
+
+
+def _smaller(section: Json) -> str:
+    """The speed-up at smaller sizes; empty where it was not measured."""
+    return f"{cast('float', section['ratio']):.2f}× at {_written(section['sizes'])}" if section else ""
 
 
 def _headline(report: Json, measured: Json, cost: Json) -> tuple[str, str]:

@@ -13,13 +13,13 @@ from superopt.ir.graph import NodeId
 from superopt.optimizer.canonical import CanonicalStep
 from superopt.optimizer.check import Comparison, Equivalence
 from superopt.optimizer.check.distance import MULTIPLE, Distance, Multiple
-from superopt.optimizer.check.guesses import example
 from superopt.optimizer.conversion import Conversions
 from superopt.optimizer.cost import device_name, runtime_version
 from superopt.optimizer.explanation import Explanation
 from superopt.optimizer.pipeline.bisection import Suspect
 from superopt.optimizer.pipeline.bodies import BodySummary
 from superopt.optimizer.pipeline.inventory import Inventories
+from superopt.optimizer.pipeline.sizes_summary import SizesSummary
 from superopt.optimizer.pipeline.verdict import Rejection
 from superopt.optimizer.search import SearchResult, TraceStep
 
@@ -251,51 +251,6 @@ class MemorySummary:
     measured: int | None = None
     plan: ArrangedNodes | None = None
     why: str = ""
-
-
-def _no_sizes() -> Mapping[str, int]:
-    return {}
-
-
-@dataclass(frozen=True, slots=True)
-class SizesSummary:
-    """Sizes of the model's open dimensions; empty where it has none. ``priced`` are those used for costs,
-    ``checked`` each set at which outputs were compared, ``timed`` those of the inputs on which both models
-    were timed, None where nothing was. ``guessed`` sizes were not given by the user. Axes with one of the
-    names ``apart`` may differ in size."""
-
-    priced: Mapping[str, int] = field(default_factory=_no_sizes)
-    checked: tuple[Mapping[str, int], ...] = ()
-    timed: Mapping[str, int] | None = None
-    guessed: tuple[str, ...] = ()
-    apart: tuple[str, ...] = ()
-
-    @property
-    def request(self) -> str:
-        """Command-line options for the sizes that were guessed; empty where none was."""
-        return example({name: self.priced[name] for name in self.guessed})
-
-    def qualified(self, why: str) -> str:
-        """The reason, with a note if sizes were guessed."""
-        if not self.guessed:
-            return why
-        return f"{why}, at guessed sizes: {written({name: self.priced[name] for name in self.guessed})}"
-
-    def to_json(self) -> dict[str, object]:
-        """The sizes as JSON values; ``request`` is in command-line syntax."""
-        return {
-            "priced": dict(self.priced),
-            "checked": [dict(sizes) for sizes in self.checked],
-            "timed": None if self.timed is None else dict(self.timed),
-            "guessed": list(self.guessed),
-            "request": self.request,
-            "apart": list(self.apart),
-        }
-
-
-def written(sizes: Mapping[str, int]) -> str:
-    """Sizes as readable text."""
-    return " ".join(f"{name}={size}" for name, size in sizes.items())
 
 
 @dataclass(frozen=True, slots=True)

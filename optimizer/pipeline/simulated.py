@@ -38,9 +38,9 @@ from superopt.optimizer.pipeline.report import (
     CostSummary,
     Report,
     SearchSummary,
-    SizesSummary,
     section_of,
 )
+from superopt.optimizer.pipeline.sizes_summary import SizesSummary
 from superopt.optimizer.pipeline.verdict import PlannedVariant, Verdict, most_promising
 from superopt.optimizer.pipeline.write import for_devices
 from superopt.optimizer.search import RuleSet, StoppedBy, TraceStep, retraced

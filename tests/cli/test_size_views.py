@@ -32,6 +32,17 @@ PRICED = {"batch": 1, "seq": 128}
                 "": "give the sizes you run with: --dim seq=128",
             },
         ),
+        (
+            {
+                "priced": PRICED,
+                "timed": PRICED,
+                "smaller": {"sizes": {"batch": 1, "seq": 32}, "ratio": 0.66, "low": 0.641, "high": 0.68},
+            },
+            {
+                "sizes": "batch=1 seq=128",
+                "": "at batch=1 seq=32: 0.66 (0.64 to 0.68) times as fast",
+            },
+        ),
     ],
 )
 def test_sizes_in_a_summary(section: object, lines: dict[str, object]) -> None:

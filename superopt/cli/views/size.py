@@ -9,7 +9,7 @@ from typing import cast
 def frozen_pairs(section: object) -> dict[str, object]:
     """Summary lines from a report's ``model`` about what was changed before it was optimised, and the sizes
     that it was frozen at; none for a model as it was given."""
-    from superopt.optimizer.pipeline.report import written
+    from superopt.optimizer.pipeline.sizes_summary import written
 
     model = cast("Mapping[str, object]", section or {})
     frozen = cast("Mapping[str, int]", model.get("frozen") or {})
@@ -20,14 +20,14 @@ def frozen_pairs(section: object) -> dict[str, object]:
 
 def checked_pairs(checked: Sequence[Mapping[str, int]]) -> dict[str, object]:
     """The summary line of the sizes at which models were compared; none without symbolic dimensions."""
-    from superopt.optimizer.pipeline.report import written
+    from superopt.optimizer.pipeline.sizes_summary import written
 
     return {"sizes": "; ".join(map(written, checked))} if checked else {}
 
 
 def size_pairs(section: object) -> dict[str, object]:
     """Summary lines from a report's ``sizes``; none for a model without symbolic dimensions."""
-    from superopt.optimizer.pipeline.report import written
+    from superopt.optimizer.pipeline.sizes_summary import written
 
     sizes = cast("Mapping[str, object]", section or {})
     priced = cast("Mapping[str, int]", sizes.get("priced") or {})
@@ -42,5 +42,19 @@ def size_pairs(section: object) -> dict[str, object]:
     also = [written(others) for others in checked if others != priced]
     if also:
         text += f"; also checked at {', '.join(also)}"
+    notes = [_at_smaller(cast("Mapping[str, object] | None", sizes.get("smaller")))]
     request = sizes.get("request")
-    return {"sizes": text, **({"": f"give the sizes you run with: {request}"} if request else {})}
+    notes += [f"give the sizes you run with: {request}"] if request else []
+    told = "; ".join(filter(None, notes))
+    return {"sizes": text, **({"": told} if told else {})}
+
+
+def _at_smaller(section: Mapping[str, object] | None) -> str:
+    """The speed-up at smaller sizes; empty where it was not measured."""
+    from superopt.optimizer.pipeline.sizes_summary import written
+
+    if section is None:
+        return ""
+    ratio, low, high = (cast("float", section[name]) for name in ("ratio", "low", "high"))
+    smaller = written(cast("Mapping[str, int]", section["sizes"]))
+    return f"at {smaller}: {ratio:.2f} ({low:.2f} to {high:.2f}) times as fast"
