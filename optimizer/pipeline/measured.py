@@ -151,6 +151,8 @@ class MeasuredTrial(Trial[PricedVariant]):
         fixed = self._request.lifted.source.fixed_reason
         if fixed is not None:
             return f"{fixed}, so it cannot be rewritten"
+        if not self._rules:
+            return "none of the proved rules can be used"
         stopped_by = None if self._result is None else self._result.stopped_by
         if stopped_by == "budget":
             return "no rule was found to lower the predicted cost before the budget ended"

@@ -82,6 +82,7 @@ RESHAPED = "Transpose Flatten Reshape"
         ((N, 1, M, 24), (0, 3, 2, 1), OPEN),
         ((1, 4, 5, 6), (0, 3, 2, 1), "Transpose"),
         ((1, 64, 20, 24), (0, 2, 3, 1), "Transpose"),
+        ((8, 16, 12, 20), (2, 3, 0, 1), "Transpose"),
         ((4, 20, 24, 32), (2, 1, 0, 3), "Transpose"),
         ((4, 0, 24, 32), (0, 3, 2, 1), "Transpose"),
     ],
