@@ -81,7 +81,9 @@ class MovedTransposes:
         if isinstance(operator, Transpose):
             self._plain[given.value] = node.inputs[0]
             return _WHY
-        if not operator.element_wise:
+        if isinstance(operator, Reshape):
+            operator = Reshape(_before(_type(self._graph, given.value).shape, permutation))
+        elif not operator.element_wise:
             axis = cast("int", getattr(operator, "axis", 0))
             moved = {"axis": permutation[axis_of(operator.name, axis, len(permutation))]}
             operator = operator_from_attributes(operator.name, {**attributes_of(operator), **moved})
@@ -94,7 +96,8 @@ class MovedTransposes:
         for old, new in zip(given.values, made.values, strict=True):
             self._plain[old] = new
             if old in self._ends:
-                replaced[old] = self._editor.add(transposing(permutation), [new]).value
+                is_same = permutation == tuple(range(len(permutation)))
+                replaced[old] = new if is_same else self._editor.add(transposing(permutation), [new]).value
         return _WHY
 
     def _without(self, old: Value, new: Value, permutation: Permutation) -> Value:
@@ -126,6 +129,9 @@ class _Permutations:
         before = [each for each in operands if each in self.of]
         found = {self.of[each] for each in before}
         permutation = found.pop() if len(found) == 1 else None
+        if isinstance(operator, Reshape) and permutation is not None:
+            shapes = (_type(self._graph, value).shape for value in (*node.inputs, node.value))
+            permutation = _around_single_positions(permutation, *shapes)
         ranks = {type_.rank if isinstance(type_, TensorType) else 0 for type_ in node.types}
         if permutation is None or ranks != {len(permutation)} or not _may_precede(operator):
             return
@@ -241,10 +247,30 @@ def _before(shape: Sequence[Dimension], permutation: Permutation) -> tuple[Dimen
 
 def _may_precede(operator: Operator) -> bool:
     """Whether an operator may come before a permutation that its operands have, with another axis."""
-    if operator.element_wise:
+    if operator.element_wise or isinstance(operator, Reshape):
         return True
     has_axis = isinstance(getattr(operator, "axis", None), int)
     return has_axis and (operator.per_channel or isinstance(operator, Joining | Cutting | Reduction))
+
+
+def _around_single_positions(
+    permutation: Permutation, before: Sequence[Dimension], after: Sequence[Dimension]
+) -> Permutation | None:
+    """The permutation that a tensor has after a reshape that adds and drops axes of size 1 only; None for
+    other reshapes. A new axis stays before the one that it comes before."""
+    kept = [axis for axis, size in enumerate(before) if size != 1]
+    places = [axis for axis, size in enumerate(after) if size != 1]
+    if [before[axis] for axis in kept] != [after[place] for place in places]:
+        return None
+    origins = {place: permutation[axis] for axis, place in zip(kept, places, strict=True)}
+    last = len(permutation)
+    next_origins = (
+        next((origins[place] for place in range(start, len(after)) if place in origins), last)
+        for start in range(len(after))
+    )
+    keys = [(origin, place) for place, origin in enumerate(next_origins)]
+    order = sorted(keys)
+    return tuple(order.index(key) for key in keys)
 
 
 def _brought(graph: GraphEditor, value: Value, permutation: Permutation) -> Value:

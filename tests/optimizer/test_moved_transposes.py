@@ -131,6 +131,27 @@ def test_transposes_stay_where_none_is_saved(content: bytes, written: str) -> No
     assert_same_results(content, result, n=2)
 
 
+@pytest.mark.parametrize("axis", [1, 2])
+def test_axes_of_one_position_are_added_and_dropped_between(axis: int) -> None:
+    """As TensorFlow's exporter writes convolutions of sequences."""
+    axes = tensor("axes", [axis], np.int64)
+    perm = [0, 3, 1, 2]
+    nodes = [
+        node("Transpose", "x", "a", perm=[0, 2, 1]),
+        node("Unsqueeze", "a axes", "b"),
+        node("Relu", "b", "c"),
+        node("Transpose", "c", "d", perm=perm),
+        node("Tanh", "d", "e"),
+        node("Transpose", "e", "f", perm=TO_ROWS),
+        node("Squeeze", "f axes", "g"),
+        node("Transpose", "g", "y", perm=[0, 2, 1]),
+    ]
+    content = model(nodes, [value("x", ("n", 4, 6))], [value("y", [None] * 3)], [axes]).SerializeToString()
+    result = canonical(content)
+    assert "Transpose" not in operators(result)
+    assert_same_results(content, result, n=2)
+
+
 def test_steps_per_channel_follow_a_convolution_directly() -> None:
     """Though as many elements are transposed as before."""
     nodes = [
@@ -164,6 +185,7 @@ def drawn(seed: int) -> bytes:
     nodes: list[onnx.NodeProto] = []
     names = ["x", "x2"]
     constants = [weight("v", 1, 1, 1, 3), weight("u", 3, 1, 1), weight("k", 3, 3, 3)]
+    constants += [tensor(f"axis{axis}", [axis], np.int64) for axis in (1, 2, 3)]
     permutations = [TO_ROWS, BACK, TO_ROWS, BACK, [0, 1, 3, 2], [0, 3, 2, 1]]
     for number in range(random_.randint(5, 14)):
         one, other = random_.choice(names[-3:]), random_.choice(names)
@@ -181,6 +203,11 @@ def drawn(seed: int) -> bytes:
                 ],
                 [node("ReduceMean", one, f"{result}m", axes=[axis]), node("Add", f"{one} {result}m", result)],
                 [node("Softmax", one, result, axis=axis)],
+                [
+                    node("Unsqueeze", f"{one} axis{axis}", f"{result}u"),
+                    node("Relu", f"{result}u", f"{result}r"),
+                    node("Squeeze", f"{result}r axis{axis}", result),
+                ],
             ]
         )
         names.append(result)
