@@ -62,7 +62,15 @@ def fallback_report(
             for suspect in cast("list[Mapping[str, object]]", state.get("suspects", []))
         ],
         "cost": {"unit": "us", "source": "analytic", "before": cost, "after": cost},
-        "sizes": {"priced": {}, "checked": [], "timed": None, "guessed": [], "request": "", "apart": []},
+        "sizes": {
+            "priced": {},
+            "checked": [],
+            "timed": None,
+            "guessed": [],
+            "request": "",
+            "apart": [],
+            "smaller": None,
+        },
         "measured": None,
         "equivalence": {
             "passed": True,

@@ -48,7 +48,7 @@ reduce_sum[axis=a](x) => x where dim(x, a) = 1
 DIVIDED = """
 combine[axis=a, degree=d](relu(x)) => relu(combine[axis=a, degree=d](x))
 reduce[degree=d](matmul(partition[axis=-1, degree=d](x), partition[axis=-2, degree=d](y))) => matmul(x, y)
-combine[axis=1, degree=d](conv(replicate[degree=d](x), partition[axis=0, degree=d](y))) => conv(x, y)
+conv(replicate[degree=d](x), partition[axis=0, degree=d](w)) => conv(x, w) where groups(x, w) = 1
 partition[axis=0, degree=d](partition[axis=0, degree=e](x)) => partition[axis=0, degree=e](x)
 """.strip().splitlines()
 
@@ -200,7 +200,8 @@ def test_too_many_cases_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 REFUSALS = (
     "^a condition relates",
     "^what values (rows|algorithm)=. takes is not known",
-    "^at which sizes (reshape|upsample_linear_gradient) is well-typed is not known",
+    "^at which sizes (reshape|upsample_linear_gradient|maxpool_gradient) is well-typed is not known",
+    "^for which sizes .* is not known",
     "^whether an open degree divides .* has too many cases",
     "^how a divided tensor lies that is reshaped",
     "^a shape that is left out may be of any rank",

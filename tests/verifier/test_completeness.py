@@ -255,7 +255,7 @@ def test_all_compositions_of_permutations_of_three_axes() -> None:
             ),
             (
                 "the source is never well-typed: combine[axis=-4, degree=d](matmul(replicate[degree=d](x), y"
-                ")): combine: an axis in 1 parts cannot be one in 7 fewer"
+                ")): combine: an axis in 1 parts cannot be one in"
             ),
         ),
         (

@@ -20,6 +20,9 @@ from superopt.ir.dimensions import Dimension, substitute, symbol
 from superopt.ir.terms import (
     Application,
     AttributeTerm,
+    Condition,
+    ConditionCall,
+    ConditionName,
     Equation,
     Term,
     Variable,
@@ -267,7 +270,7 @@ class _Search:
     def _grouped(self, term: Application, state: PartialTyping, groups: Groups) -> Iterator[PartialTyping]:
         """Yield the states in which a convolution has a symbolic number of groups, or one if that is a case
         of its own."""
-        for number in (1, self._part()) if self._divides else (self._part(),):
+        for number in self._numbers_of_groups(term):
             for one in self._solutions(term, state, groups.channels, number * groups.per_group):
                 if isinstance(one, PartialTyping):
                     yield one
@@ -279,6 +282,14 @@ class _Search:
                         yield other
                     else:
                         yield from self._typed(term, solved.solved(other))
+
+    def _numbers_of_groups(self, term: Application) -> Sequence[Dimension]:
+        """A symbol; if tensors are divided, 1 is a case of its own, and the only one if the rule says so."""
+        if not self._divides:
+            return (self._part(),)
+        names = [ConditionName(child.name) for child in term.inputs if isinstance(child, Variable)]
+        is_one = Condition(ConditionCall("groups", tuple(names)), "=", 1) in self._goal.conditions
+        return (1,) if is_one else (1, self._part())
 
     def _alternatives(
         self, term: Application, state: PartialTyping, pairs: Sequence[tuple[Dimension, Dimension]]
@@ -323,9 +334,16 @@ class _Search:
     def _all(self, left: Dimension, right: Dimension) -> Sequence[Solution]:
         """Return all solutions, solved first for omitted sizes; raises UndecidedSizesError. Where degrees are
         open, the values that stand for all must do so for these sizes."""
-        if self._divides:
-            self._degrees.require_comparable(left, right, self._chosen)
-        return solutions(left, right, self._part, _is_implicit)
+        found: Sequence[Solution] = ()
+        try:
+            if self._divides:
+                self._degrees.require_comparable(left, right, self._chosen)
+            found = solutions(left, right, self._part, _is_implicit)
+            for solution in found:
+                self._degrees.require_single(solution, self._chosen)
+        except UndecidedCasesError as undecided:
+            raise UndecidedSizesError(left, right) from undecided
+        return found
 
     def _checked(self, state: PartialTyping, types: Mapping[str, TensorType]) -> Iterator[Instance]:
         """Type the case again as a whole and yield it; yield refined cases if new equations were solved, and
@@ -361,6 +379,8 @@ class _Search:
                 state = state.typed(term, known[term])
         sizes = [size for type_ in known.values() for size in type_.shape]
         if not any(never_positive(size) for size in sizes):
+            for type_ in known.values():
+                self._degrees.require_known_divisions(type_, self._chosen)
             yield Instance(types, state.attributes, Typing(known, operators, {}))
 
 

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import gcd, prod
+from typing import TypeGuard
 
 from superopt.errors import IllTypedError
-from superopt.ir.dimensions import Dimension
+from superopt.ir.dimensions import Dimension, SymbolicDimension
 from superopt.ir.numbers import AttributeVariable
 from superopt.ir.terms import Application, Equation, Term, Variable
 from superopt.ir.types import TensorType
@@ -33,6 +34,9 @@ _MOST_DIRECTIONS = 40
 
 _MOST_PRODUCTS = 200
 """Maximum number of products of powers of primes."""
+
+_LARGEST_FACTOR = 1 << 20
+"""Maximum product of the numbers in a term."""
 
 _LARGEST = 1 << 40
 """Numbers above this are not factorised."""
@@ -88,9 +92,11 @@ class OpenDegrees:
         self, divided: TensorType, axis: object, attributes: Mapping[str, object]
     ) -> None:
         """Raises UndecidedCasesError if the values that stand for all degrees may not do so for the size of
-        an axis that an operator divides."""
+        an axis that an operator divides. A product of symbols may still become one of a symbol."""
         if isinstance(axis, int) and -divided.rank <= axis < divided.rank:
-            self._require_factors(divided.shape[axis], attributes)
+            size = divided.shape[axis]
+            if not self._is_product(size, attributes):
+                self._require_factors(size, attributes)
 
     def require_known_divisions(self, type_: TensorType, attributes: Mapping[str, object]) -> None:
         """Raises UndecidedCasesError if the values that stand for all degrees may not do so for the size of
@@ -103,10 +109,21 @@ class OpenDegrees:
 
     def require_comparable(self, left: Dimension, right: Dimension, attributes: Mapping[str, object]) -> None:
         """Raises UndecidedCasesError if the values that stand for all degrees may not do so for sizes that
-        must be equal. Sums of symbols have no factors, which degrees may divide."""
-        if not (_is_plain(left) and _is_plain(right)):
+        must be equal. Sums of symbols have no factors, which degrees may divide, and a symbol may be any."""
+        is_plain = _is_plain(left) and _is_plain(right)
+        if not (is_plain or _is_symbol(left) or _is_symbol(right)):
             for size in (left, right):
                 self._require_factors(size, attributes)
+
+    def require_single(self, solution: Mapping[str, Dimension], attributes: Mapping[str, object]) -> None:
+        """Raises UndecidedCasesError if sizes become multiples or sums of others, of which a size could be
+        joined more often than terms have operands."""
+        for size in solution.values() if self.names else ():
+            is_single = isinstance(size, int) or (
+                len(size.terms) == 1 and self._is_of_degrees(size.terms[0][1], attributes)
+            )
+            if not is_single:
+                raise UndecidedCasesError(f"sizes of {size} beside an open degree have too many cases")
 
     def _require_factors(self, size: Dimension, attributes: Mapping[str, object]) -> None:
         if self.names and not self._divides_as_factors(size, attributes):
@@ -114,18 +131,25 @@ class OpenDegrees:
 
     def _divides_as_factors(self, size: Dimension, attributes: Mapping[str, object]) -> bool:
         """Whether the values that stand for all degrees also do so where one divides this size: a product of
-        symbols and degrees, or a number that divides one of the rule, all of whose divisors are among these
-        values."""
+        a symbol and degrees, or a number that divides one of the rule, all of whose divisors are among these
+        values. A power of a prime divides a product of symbols in more ways than the prime."""
         if isinstance(size, int):
             return size <= 1 or any(number % size == 0 for number in self._sizes)
-        if len(size.terms) != 1:
+        return self._is_product(size, attributes) and len(size.terms[0][0]) == 1
+
+    def _is_product(self, size: Dimension, attributes: Mapping[str, object]) -> TypeGuard[SymbolicDimension]:
+        """Whether a size is a product of symbols and degrees."""
+        if isinstance(size, int) or len(size.terms) != 1:
             return False
-        ((_, factor),) = size.terms
+        return not self.names or self._is_of_degrees(size.terms[0][1], attributes)
+
+    def _is_of_degrees(self, factor: int, attributes: Mapping[str, object]) -> bool:
+        """Whether the factor of a size is a product of degrees."""
         values = [value for name in self.names if isinstance(value := attributes[name], int)]
         for number in (*sorted(values, reverse=True), self._first, self._second):
-            while factor and factor % number == 0:
+            while factor % number == 0:
                 factor //= number
-        return factor > 0 and prod(self._degrees) % factor == 0
+        return prod(self._degrees) % factor == 0
 
     @cached_property
     def _literals(self) -> _Numbers:
@@ -151,7 +175,7 @@ class OpenDegrees:
     def _first(self) -> int:
         """A prime above all numbers of the rule, and above how often a size may be part of another."""
         sides = (self.goal.left, self.goal.right, *((term,) for term in self.chain))
-        copies = max(sum(1 for _ in _all_applications(side)) for side in sides) + 1
+        copies = max(map(_most_copies, sides)) * prod(self._degrees)
         return _prime_above(max([2, copies, *self._literals.numbers]))
 
     @cached_property
@@ -215,8 +239,25 @@ def _all_applications(terms: Iterable[Term]) -> Iterator[Application]:
             yield from _all_applications(term.inputs)
 
 
+def _most_copies(terms: Sequence[Term]) -> int:
+    """How often a size of a variable may be part of another one: as often as there are operands to be joined,
+    times the numbers by which operators multiply sizes."""
+    every = [*_all_applications(terms)]
+    factor = prod(prod(_in_terms([term]).sizes) for term in every)
+    if factor > _LARGEST_FACTOR:
+        raise IllTypedError("numbers beside an open degree are too large")
+    return (len(every) + 1) * factor
+
+
 def _is_plain(size: Dimension) -> bool:
     return not isinstance(size, int) and all(monomial and factor == 1 for monomial, factor in size.terms)
+
+
+def _is_symbol(size: Dimension) -> bool:
+    if isinstance(size, int) or len(size.terms) != 1:
+        return False
+    ((monomial, factor),) = size.terms
+    return len(monomial) == factor == 1
 
 
 def _directions(highest: int, other_highest: int) -> list[tuple[int, int]]:

@@ -41,6 +41,10 @@ class Divisible:
         ((monomial, coefficient),) = size.terms
         return all(isinstance(atom, Symbol) for atom in monomial) and self._of_primes(coefficient)
 
+    def divides_as_one(self, size: Dimension) -> bool:
+        """Whether the size is one of them with at most one symbol: a square may be divided among several."""
+        return self.has(size) and (isinstance(size, int) or len(size.terms[0][0]) == 1)
+
     def _of_primes(self, number: int) -> bool:
         if number < 1:
             return False

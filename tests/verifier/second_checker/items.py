@@ -163,8 +163,8 @@ def _may_divide(state: State, operator: Operator, types: tuple[TensorType, ...])
         sizes = tuple(divided_sizes(operator, types))
     except DimensionMismatchError as error:
         return state.equal(error.left, error.right)
-    if not all(map(state.divisible.has, sizes)):
-        raise UnknownCasesError("degrees divide a size that is no product of symbols")
+    if not all(map(state.divisible.divides_as_one, sizes)):
+        raise UnknownCasesError("degrees divide a size that is no product of a symbol")
     return True
 
 

@@ -42,6 +42,10 @@ class DivisibleSizes(Protocol):
         """Whether the size is one of them."""
         ...
 
+    def divides_as_one(self, size: Dimension) -> bool:
+        """Whether the size is one of them with at most one symbol."""
+        ...
+
 
 Change: TypeAlias = "Callable[[State], None]"
 
@@ -159,8 +163,11 @@ class State:
             if found is None and not _flexible(left) and not _flexible(right):
                 raise DeadError
             return False if found is None else Alternatives(0, (_assigning(found),))
-        if self.divisible is not None and not all(map(self.divisible.has, (left, right))):
-            raise UnknownCasesError("sizes are compared that degrees divide in ways of their own")
+        if self.divisible is not None:
+            are_known = all(map(self.divisible.has, (left, right)))
+            as_one = all(map(self.divisible.divides_as_one, (left, right)))
+            if not are_known or not (as_one or _is_symbol(left) or _is_symbol(right)):
+                raise UnknownCasesError("sizes are compared that degrees divide in ways of their own")
         every = solutions(left, right, self.fresh)
         if every is None:
             return False
@@ -183,6 +190,12 @@ def _has_sizes(operator: Operator) -> bool:
         name in ("kernel", "stride", "dilation", "shape", "padding", "size", "channels", "sizes")
         for name in attribute_names(operator.name)
     )
+
+
+def _is_symbol(size: Dimension) -> bool:
+    return not isinstance(size, int) and [c for m, c in size.terms if len(m) == 1] == [1] == [
+        c for _, c in size.terms
+    ]
 
 
 def _flexible(size: Dimension) -> bool:
