@@ -31,7 +31,7 @@ def on_rows(graph: GraphEditor, node: Node, reshapes: Container[NodeId]) -> tupl
     shape = next(graph.type_of(image) for image in images if image is not None)
     assert isinstance(shape, TensorType)
     operands = [
-        _repeated(graph, value, shape) if image is None else image
+        repeated(graph, value, shape) if image is None else image
         for value, image in zip(node.inputs, images, strict=False)
     ]
     if any(operand is None for operand in operands):
@@ -84,8 +84,8 @@ def _is_number(graph: Graph | GraphEditor, value: Value) -> bool:
     return isinstance(type_, TensorType) and type_.elements == 1
 
 
-def _repeated(graph: GraphEditor, value: Value, image: TensorType) -> Value | None:
-    """The number that a sequence repeats, in an image."""
+def repeated(graph: GraphEditor, value: Value, image: TensorType) -> Value | None:
+    """The number that a value repeats, in a tensor of this type; None if the number has more axes."""
     made = graph[value.node]
     if isinstance(made.operator, Filled):
         return graph.add(made.operator.task((image,)), ()).value

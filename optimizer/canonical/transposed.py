@@ -15,21 +15,18 @@ from superopt.ir.dimensions import Dimension
 from superopt.ir.graph import Graph, GraphEditor, Node, NodeId, Value
 from superopt.ir.types import TensorType
 from superopt.onnx_io.lifting.shape import transposing
+from superopt.onnx_io.lifting.transposes import assumed_sizes
 from superopt.ops import Operator
 from superopt.ops.base import attributes_of, axis_of, operator_from_attributes
-from superopt.ops.filled import Filled
 from superopt.ops.matrix import Transpose, keeps_order
 from superopt.ops.reduction import Reduction
 from superopt.ops.roles import Product
 from superopt.ops.shape import Broadcast, Cutting, Joining, Reshape
 from superopt.ops.traits import traits
-from superopt.optimizer.canonical.rows import repeats_a_number
+from superopt.optimizer.canonical.rows import repeated, repeats_a_number
 from superopt.traversal import postorder
 
 _WHY = "transposed later, or not at all"
-
-_OPEN = 32
-"""The size assumed for an open axis."""
 
 Permutation = tuple[int, ...]
 
@@ -237,7 +234,7 @@ def _elements(result: TensorType, permutation: Permutation) -> int:
 
 
 def _size(type_: TensorType) -> int:
-    return prod(size if isinstance(size, int) else _OPEN for size in type_.shape)
+    return prod(assumed_sizes(type_))
 
 
 def _before(shape: Sequence[Dimension], permutation: Permutation) -> tuple[Dimension, ...]:
@@ -284,9 +281,9 @@ def _brought(graph: GraphEditor, value: Value, permutation: Permutation) -> Valu
             stored = graph.add(Reshape((*(1,) * (len(shape) - len(own)), *own)), [stored]).value
         moved = graph.add(transposing(_inverse(permutation)), [stored]).value
         return graph.add(Broadcast(shape), [moved]).value if isinstance(made.operator, Broadcast) else moved
-    if isinstance(made.operator, Filled):
-        return graph.add(made.operator.task((type_.with_shape(shape),)), ()).value
-    return graph.add(Broadcast(shape), made.inputs).value
+    number = repeated(graph, value, type_.with_shape(shape))
+    assert number is not None, "a permuted shape has as many axes"
+    return number
 
 
 def _merged(operator: Transpose, before: Permutation) -> tuple[Operator | None, str]:

@@ -7,14 +7,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from superopt.errors import UnsupportedError
 from superopt.ir.graph import Graph
 from superopt.onnx_io import Executed, LoweredModel, lower
-from superopt.optimizer.check import Comparison, Equivalence, compare_latency, compare_latency_apart
+from superopt.optimizer.check import Comparison, Equivalence, Sizing, compare_latency, compare_latency_apart
+from superopt.optimizer.check.inputs import SCALES
 from superopt.optimizer.check.interval import DOUBT
 from superopt.optimizer.cost import GraphCost, Target
 from superopt.optimizer.cost.runtime.session import Array, ModelFile, RuntimeRefusedError
 from superopt.optimizer.pipeline.judge import REFUSED, Equality
 from superopt.optimizer.pipeline.selection import MEASURED_OBJECTIVES
+from superopt.optimizer.pipeline.sizes_summary import SmallerSizes
 from superopt.optimizer.pipeline.verdict import Ablation, PricedVariant, Verdict
 from superopt.optimizer.pipeline.write import plan_of
 from superopt.optimizer.search import Families
@@ -25,6 +30,13 @@ _MOST_RULES = 6
 
 _TRIAL_SHARE = 0.1
 """Share of the remaining time for timing a variant with something left out."""
+
+_DIVISOR = 4
+"""Every open size is divided by this to see what a model gains at smaller ones."""
+
+_SMALLER_SECONDS = 1.5
+_SMALLER_SHARE = 0.4
+"""The most seconds, and the share of the remaining time, for timing at smaller sizes."""
 
 _NOTICEABLE = 1.004
 """Minimum certain speed-up over another variant to be preferred to it."""
@@ -146,8 +158,31 @@ class Decision:
         """Times the original and another model in a share of the remaining time, or in the longest one."""
         return self._compared(self._original.timed_file, model, share, longest, doubt)
 
+    def at_smaller_sizes(self, model: LoweredModel, sizing: Sizing) -> SmallerSizes | None:
+        """The speed-up of a model at a quarter of the sizes of open dimensions; None if these are as small as
+        can be, the model does not run at smaller ones, or no time is left."""
+        schedule, original = self._schedule, self._original
+        smaller = {name: max(1, size // _DIVISOR) for name, size in sizing.sizes.items()}
+        seconds = min(_SMALLER_SECONDS, _SMALLER_SHARE * schedule.left)
+        if smaller == sizing.sizes or original.is_large or 4 * schedule.running > seconds:
+            return None
+        try:
+            feeds = sizing.plan.draw(np.random.default_rng(0), smaller, SCALES[0])
+            file = original.to_time(model, "smaller")
+            share = seconds / schedule.left
+            compared = self._compared(original.timed_file, file, share, feeds=feeds)
+        except (RuntimeRefusedError, UnsupportedError):
+            return None
+        return SmallerSizes(smaller, compared.ratio, compared.low, compared.high)
+
     def _compared(
-        self, before: ModelFile, after: ModelFile, share: float, longest: float = 0.0, doubt: float = DOUBT
+        self,
+        before: ModelFile,
+        after: ModelFile,
+        share: float,
+        longest: float = 0.0,
+        doubt: float = DOUBT,
+        feeds: Mapping[str, Array] | None = None,
     ) -> Comparison:
         request = self._original.prepared.request
         request.heeds_interrupt()
@@ -156,7 +191,7 @@ class Decision:
         return compare(
             before,
             after,
-            self.feeds,
+            self.feeds if feeds is None else feeds,
             threads=request.threads,
             seconds=share * left,
             longest=longest * left,

@@ -34,7 +34,6 @@ from superopt.optimizer.pipeline.report import CostSummary, MemorySummary, Repor
 from superopt.optimizer.pipeline.schedule import SearchTime
 from superopt.optimizer.pipeline.second_look import at_second_look
 from superopt.optimizer.pipeline.sizes_summary import SizesSummary, SmallerSizes
-from superopt.optimizer.pipeline.smaller_sizes import at_smaller_sizes
 from superopt.optimizer.pipeline.verdict import PricedVariant, Verdict, most_promising
 from superopt.optimizer.search import (
     Families,
@@ -175,7 +174,7 @@ class MeasuredTrial(Trial[PricedVariant]):
             start = variant.start
             verdict = decision.decide(replace(variant, graph=start.graph, trace=(), cost=start))
         if verdict.model and verdict.comparison and self._sizing:
-            self._smaller = at_smaller_sizes(original, verdict.model, self._sizing)
+            self._smaller = decision.at_smaller_sizes(verdict.model, self._sizing)
         return verdict
 
     def _judge(self, variant: PricedVariant) -> Verdict[PricedVariant]:

@@ -163,16 +163,14 @@ def _write_steps(nodes: TensorNodes, data: TensorType, steps: Steps, operand: st
     first = nodes.transposed(operand, steps.first)
     shape = [data.shape[axis] for axis in steps.first]
     if sum(not isinstance(size, int) for size in shape) > 1:
-        between = nodes.reshaped(first, [0] * len(shape))
-        nodes.node("Transpose", [between], {"perm": steps.second}, output)
+        nodes.transposed(nodes.reshaped(first, [0] * len(shape)), steps.second, output)
         return
-    if steps.is_shape:
-        shape = [shape[axis] for axis in steps.second]
     sizes = [size if isinstance(size, int) else -1 for size in shape]
     flat = nodes.node("Flatten", [first], {"axis": 1})
-    between = nodes.reshaped(flat, sizes, output if steps.is_shape else None)
-    if not steps.is_shape:
-        nodes.node("Transpose", [between], {"perm": steps.second}, output)
+    if steps.is_shape:
+        nodes.reshaped(flat, [sizes[axis] for axis in steps.second], output)
+    else:
+        nodes.transposed(nodes.reshaped(flat, sizes), steps.second, output)
 
 
 def only_reshapes(emission: Emission, node: Node) -> bool:

@@ -51,9 +51,9 @@ class TensorNodes:
         """The operand in another shape."""
         return self.node("Reshape", [operand, self.sizes(shape)], output=output)
 
-    def transposed(self, operand: str, axes: Sequence[int]) -> str:
+    def transposed(self, operand: str, axes: Sequence[int], output: str | None = None) -> str:
         """The operand with permuted axes."""
-        return self.node("Transpose", [operand], {"perm": axes})
+        return self.node("Transpose", [operand], {"perm": axes}, output)
 
     def joined(self, parts: Sequence[str]) -> str:
         """The parts one behind the other along the second axis."""

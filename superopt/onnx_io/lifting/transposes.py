@@ -46,7 +46,7 @@ def faster_steps(type_: TensorType, permutation: Sequence[int]) -> Steps | None:
     """The two permutations that are faster than this one of a tensor; None if it is fastest itself."""
     if type_.element is not ElementType.FLOAT or 0 in type_.shape:
         return None
-    return _faster_steps(_sizes(type_), tuple(permutation))
+    return _faster_steps(assumed_sizes(type_), tuple(permutation))
 
 
 def moves_blocks_faster(type_: TensorType, permutation: Sequence[int]) -> bool:
@@ -55,11 +55,12 @@ def moves_blocks_faster(type_: TensorType, permutation: Sequence[int]) -> bool:
     steps = faster_steps(type_, permutation)
     if steps is None:
         return False
-    sizes = _sizes(type_)
+    sizes = assumed_sizes(type_)
     return steps.nanoseconds + 2 * _NODES < _GAIN * _BLOCKS * prod(sizes)
 
 
-def _sizes(type_: TensorType) -> tuple[int, ...]:
+def assumed_sizes(type_: TensorType) -> tuple[int, ...]:
+    """The sizes of a tensor, with a number for each that is open."""
     return tuple(size if isinstance(size, int) else _OPEN for size in type_.shape)
 
 
@@ -134,4 +135,4 @@ def _kept_from(permutation: Permutation) -> int:
     return max(place for place, axis in enumerate(permutation) if place != axis) + 1
 
 
-__all__ = ["Steps", "faster_steps", "moves_blocks_faster"]
+__all__ = ["Steps", "assumed_sizes", "faster_steps", "moves_blocks_faster"]
