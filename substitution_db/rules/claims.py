@@ -12,10 +12,11 @@ from superopt.axioms import AxiomSet
 from superopt.equations import format_equation, parse_equation, rule_id, spelled, text_id
 from superopt.errors import InvalidEquationError, SuperoptError
 from superopt.ir.terms import Direction, Equation
+from superopt.processes.garbage import seldom_collecting
 from superopt.substitution_db.rules.certificates import read_stored, why_not_replayed
 from superopt.substitution_db.rules.currency import Currency
 from superopt.substitution_db.rules.exchange import RawLine, read_raw_lines
-from superopt.substitution_db.store.records import Outcome, Proof, RuleStatus
+from superopt.substitution_db.store.records import Outcome, Proof, Rule, RuleStatus
 from superopt.substitution_db.store.rows import operators_of
 from superopt.verifier.certificates.certificate import Grade
 from superopt.verifier.refute.refutation import BRIEF, refute
@@ -75,6 +76,12 @@ def _of_line(line: RawLine, times: int) -> Claim:
     return Claim(line.id, line.equation, line.operators, line.status, line.proof, fault)
 
 
+def claim_of_rule(rule: Rule, fault: str = "") -> Claim:
+    """The claim of a stored rule with its latest proof."""
+    operators = (rule.operators_source, rule.operators_target)
+    return Claim(rule.id, rule.equation, operators, str(rule.status), rule.proof, fault)
+
+
 def claim_of_proof(equation: Equation, proof: Proof) -> Claim:
     """The claim of a new proof, with a fault if its verdict is not verified."""
     rule = replace(equation, direction=_direction(equation), name="")
@@ -114,7 +121,8 @@ def why_not_proved(claim: Claim, axioms: AxiomSet) -> str:
     """The reason why a claim's certificate does not prove it, empty if it does. Parses the text, compares it
     with the certificate's equation, evaluates it at random, and replays the proof.
     """
-    return next(_reasons(claim, axioms), "")
+    with seldom_collecting():
+        return next(_reasons(claim, axioms), "")
 
 
 def _reasons(claim: Claim, axioms: AxiomSet) -> Iterator[str]:
@@ -177,6 +185,7 @@ __all__ = [
     "Claim",
     "Claims",
     "claim_of_proof",
+    "claim_of_rule",
     "claims_of_file",
     "counterexample_of",
     "why_not_current",

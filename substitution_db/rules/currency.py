@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
+from dataclasses import replace
 
 from superopt.axioms import AxiomSet, load_axioms
 from superopt.object_cache import cached, source_key
@@ -44,6 +45,14 @@ class Currency:
         if proof is None:
             return "it has no proof"
         return self._reason(frozenset(operators), proof.axioms_used, proof.hashes)
+
+    def renewed(self, operators: Iterable[str], proof: Proof) -> Proof | None:
+        """The proof with the hash of the current checker; None if anything else that it used has changed, or
+        it is none. It must still pass the checker.
+        """
+        hashes = Hashes(proof.hashes.axioms, proof.hashes.operators, self.hashes.verifier)
+        renewed = replace(proof, hashes=hashes)
+        return None if self.reason(proof.verdict, operators, renewed) else renewed
 
     def _judged(self, operators: frozenset[str], axioms_used: tuple[str, ...], hashes: Hashes) -> str:
         stored = StoredVerdict(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from sqlalchemy import select
 
 from superopt.substitution_db.database import Database
-from superopt.substitution_db.rules.claims import UNCLAIMED, Claim, Claims
+from superopt.substitution_db.rules.claims import UNCLAIMED, Claim, Claims, claim_of_rule
 from superopt.substitution_db.rules.currency import Currency
 from superopt.substitution_db.rules.repository import proofs_in_force, states
 from superopt.substitution_db.store.damage import require_undamaged
@@ -43,9 +44,8 @@ def claims_of_database(database: Database, currency: Currency) -> Claims:
         if rule.status in UNCLAIMED and not fault and rule.id not in used:
             unclaimed[rule.status] += 1
             continue
-        operators = (rule.operators_source, rule.operators_target)
-        proof = chosen.get(rule.id, rule.proof)
-        claims.append(Claim(rule.id, rule.equation, operators, str(rule.status), proof, fault))
+        judged = replace(rule, proof=chosen.get(rule.id, rule.proof))
+        claims.append(claim_of_rule(judged, fault))
     return Claims(tuple(claims), unclaimed)
 
 

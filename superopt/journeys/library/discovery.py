@@ -7,7 +7,8 @@ verdict are skipped.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from superopt import generator
 from superopt.axioms import load_axioms
@@ -18,6 +19,7 @@ from superopt.ir.terms import Equation
 from superopt.rewriting import substitutions_of
 from superopt.substitution_db.database import Database
 from superopt.substitution_db.rules.certificates import stored_certificate
+from superopt.substitution_db.rules.claims import claim_of_rule, why_not_proved
 from superopt.substitution_db.rules.currency import Currency, current
 from superopt.substitution_db.rules.recording import Recording
 from superopt.substitution_db.rules.repository import CandidateRule
@@ -26,6 +28,7 @@ from superopt.substitution_db.store.rows import equation_of
 from superopt.verifier import Verdict
 from superopt.verifier.conditions.inference import verify_or_condition_many
 from superopt.verifier.generality import with_matrix_axes
+from superopt.verifier.pool import judge_as_they_come
 
 VerifyProgress = Callable[[int, int], None]
 
@@ -34,6 +37,8 @@ VerifyProgress = Callable[[int, int], None]
 class Verification:
     """Counts of verified rules by verdict, and of those superseded by verified ones.
 
+    ``renewed`` of the verified rules kept their certificates, which the checker accepts; the others were
+    proved anew.
     ``conditional`` counts refuted rules that were stored again with a condition under which they hold.
     ``contradicted`` are equations that were proved, and then refuted by an unpredictable instance: an axiom
     is false, or the verifier has an error. They are stored as refuted.
@@ -45,6 +50,7 @@ class Verification:
     unproved: int
     superseded: int
     conditional: int = 0
+    renewed: int = 0
     contradicted: tuple[str, ...] = ()
 
 
@@ -110,16 +116,20 @@ def verify_pending(
 ) -> Verification:
     """Verifies every rule without a valid verdict, in ``jobs`` processes.
 
-    Every verdict is stored at once; a killed run loses only the rules in progress.
+    A rule that is stale only because the checker has changed keeps its certificate if that passes the present
+    checker; for the others, proofs are searched. Every verdict is stored at once; a killed run loses only the
+    rules in progress.
     """
     database.rules.refresh(current())
     return _verify(database, database.rules.undecided(current()), jobs, progress)
 
 
-def verify_all(database: Database, *, jobs: int = 1, progress: VerifyProgress | None = None) -> Verification:
-    """Verifies every rule again."""
+def verify_all(
+    database: Database, *, jobs: int = 1, progress: VerifyProgress | None = None, anew: bool = False
+) -> Verification:
+    """Verifies every rule again, as ``verify_pending``; ``anew``: searches for every proof."""
     database.rules.refresh(current())
-    return _verify(database, database.rules.list(), jobs, progress)
+    return _verify(database, database.rules.list(), jobs, progress, anew=anew)
 
 
 def proof_of_verdict(equation: Equation, verdict: Verdict, currency: Currency) -> Proof:
@@ -143,28 +153,45 @@ def proof_of_verdict(equation: Equation, verdict: Verdict, currency: Currency) -
 
 
 def _verify(
-    database: Database, rules: Sequence[Rule], jobs: int, progress: VerifyProgress | None
+    database: Database,
+    rules: Sequence[Rule],
+    jobs: int,
+    progress: VerifyProgress | None,
+    *,
+    anew: bool = False,
 ) -> Verification:
     currency = current()
+    recording = Recording(database.rules, database.rules.list())
+    renewed: set[int] = set()
+    for number, proof in () if anew else _renewals(rules, currency, jobs):
+        rule = rules[number]
+        recording.store(number, rule, equation_of(rule.id, rule.equation), proof)
+        renewed.add(number)
+        if progress:
+            progress(len(renewed), len(rules))
     verified = _verified_ids(database, currency)
-    pending: list[tuple[Rule, tuple[Equation, ...]]] = []
+    pending: list[tuple[int, Rule, tuple[Equation, ...]]] = []
     superseded = 0
-    for rule in rules:
+    for number, rule in enumerate(rules):
+        if number in renewed:
+            continue
         forms = _forms(rule)
         if rule.proof is None and any(rule_id(form) in verified for form in forms[:-1]):
             database.rules.drop_candidate(rule.id)
             superseded += 1
         else:
-            pending.append((rule, forms))
-    counts = dict.fromkeys(Outcome, 0)
+            pending.append((number, rule, forms))
+    counts = {**dict.fromkeys(Outcome, 0), Outcome.VERIFIED: len(renewed)}
     conditional = 0
     contradicted: list[str] = []
-    recording = Recording(database.rules, database.rules.list())
     judgements = verify_or_condition_many(
-        [forms for _, forms in pending], load_axioms(), jobs=jobs, progress=progress
+        [forms for _, _, forms in pending],
+        load_axioms(),
+        jobs=jobs,
+        progress=progress and _after(progress, len(renewed)),
     )
-    for number, (equation, verdict, under) in judgements:
-        rule, _ = pending[number]
+    for position, (equation, verdict, under) in judgements:
+        number, rule, _ = pending[position]
         proof = proof_of_verdict(equation, verdict, currency)
         counts[proof.verdict] += 1
         recording.store(number, rule, equation, proof)
@@ -175,14 +202,40 @@ def _verify(
             recording.store(number, rule, under.equation, of_condition)
             conditional += 1
     return Verification(
-        judged=len(pending),
+        judged=len(renewed) + len(pending),
         verified=counts[Outcome.VERIFIED],
         refuted=counts[Outcome.REFUTED],
         unproved=counts[Outcome.UNPROVED],
         superseded=superseded,
         conditional=conditional,
+        renewed=len(renewed),
         contradicted=tuple(sorted(contradicted)),
     )
+
+
+def _renewals(rules: Sequence[Rule], currency: Currency, jobs: int) -> Iterator[tuple[int, Proof]]:
+    """The numbers of the rules whose stored certificates pass the checker, and their proofs with its hash.
+    Certificates under other axioms or operators than today's are not tried."""
+    proofs: dict[int, Proof] = {}
+    for number, rule in enumerate(rules):
+        renewed = None if rule.proof is None else currency.renewed(rule.operators, rule.proof)
+        if renewed is not None:
+            proofs[number] = renewed
+    numbers = list(proofs)
+    reasons = judge_as_they_come(
+        partial(why_not_proved, axioms=currency.state.axioms),
+        [claim_of_rule(replace(rules[number], proof=proofs[number])) for number in numbers],
+        lost=lambda _, reason: reason,
+        jobs=jobs if jobs > 1 else 0,
+    )
+    for position, reason in reasons:
+        if not reason:
+            yield numbers[position], proofs[numbers[position]]
+
+
+def _after(progress: VerifyProgress, before: int) -> VerifyProgress:
+    """Progress of what follows ``before`` items that are done."""
+    return lambda done, total: progress(before + done, before + total)
 
 
 def _forms(rule: Rule) -> tuple[Equation, ...]:

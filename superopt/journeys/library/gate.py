@@ -14,7 +14,6 @@ from superopt.axioms import AxiomSet
 from superopt.equations import format_adjoint, parse_equation
 from superopt.errors import InvalidFileError
 from superopt.journeys.library.discovery import proof_of_verdict
-from superopt.processes.garbage import seldom_collecting
 from superopt.substitution_db.database import Database, open_database
 from superopt.substitution_db.rules.claims import (
     UNCLAIMED,
@@ -208,14 +207,9 @@ def _compared(claims: Claims, currency: Currency) -> GateResult:
 def _judged(claims: Claims, currency: Currency, jobs: int, progress: Progress | None) -> GateResult:
     reasons = [why_not_current(claim, currency) for claim in claims.claims]
     left = [claim for claim, reason in zip(claims.claims, reasons, strict=True) if not reason]
-    judge = partial(_why_not_proved, axioms=currency.state.axioms)
+    judge = partial(why_not_proved, axioms=currency.state.axioms)
     answers = iter(judge_all(judge, left, lost=_lost, jobs=jobs, progress=progress))
     return _result(claims, [reason or next(answers) for reason in reasons], len(left))
-
-
-def _why_not_proved(claim: Claim, axioms: AxiomSet) -> str:
-    with seldom_collecting():
-        return why_not_proved(claim, axioms)
 
 
 def _lost(_: Claim, reason: str) -> str:

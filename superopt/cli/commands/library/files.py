@@ -31,7 +31,11 @@ def register(library: typer.Typer) -> None:
 
 
 def verify(
-    everything: Annotated[bool, typer.Option("--all", help="Prove every rule again.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Verify every rule again.")] = False,
+    anew: Annotated[
+        bool,
+        typer.Option("--anew", help="With --all: search for all proofs, even where the stored one holds."),
+    ] = False,
     stage: Annotated[
         bool, typer.Option("--stage", help="Record verdicts without publishing them (see `library publish`).")
     ] = False,
@@ -46,7 +50,10 @@ def verify(
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Verify candidates; an interrupted run can be continued.
+    """Verify candidates and stale rules; an interrupted run can be continued.
+
+    A rule of which only the checker has changed keeps its certificate if that passes the present checker and
+    random evaluation finds no difference, as in `superopt gate`; for the others, proofs are searched.
 
     All verdicts are published to new jobs at once at the end; earlier jobs keep their library version. A
     proof does not end suspicion against a rule. With --id and the --model of the evidence, the rule is
@@ -64,19 +71,24 @@ def verify(
     output = Output(as_json)
     if model is not None and identity is None:
         raise InvalidOptionError("--model requires --id")
+    if anew and not everything:
+        raise InvalidOptionError("--anew requires --all")
     if identity is not None:
         if everything:
             raise InvalidOptionError("--all and --id exclude each other")
         return _verify_one(identity, model, database, stage=stage, output=output)
     usage = ResourceUsage()
     with open_database(database) as opened, counted("verifying") as progress:
-        judge = discovery.verify_all if everything else discovery.verify_pending
-        done = judge(opened, jobs=jobs, progress=progress)
+        if everything:
+            done = discovery.verify_all(opened, jobs=jobs, progress=progress, anew=anew)
+        else:
+            done = discovery.verify_pending(opened, jobs=jobs, progress=progress)
         version = opened.library.in_force() if stage else opened.library.publish(current(), "library verify")
     output.document(
         {
             "judged": done.judged,
             "verified": done.verified,
+            "renewed": done.renewed,
             "refuted": done.refuted,
             "unproved": done.unproved,
             "superseded": done.superseded,
@@ -86,8 +98,10 @@ def verify(
             **usage.document(),
         }
     )
+    renewed = f" ({done.renewed} by the stored certificate)" if done.renewed else ""
     output.line(
-        f"{done.judged} judged: {done.verified} verified, {done.refuted} refuted, {done.unproved} unproved; "
+        f"{done.judged} judged: {done.verified} verified{renewed}, {done.refuted} refuted, "
+        f"{done.unproved} unproved; "
         f"{done.superseded} superseded by more general rules, {done.conditional} stored with a condition; "
         f"{usage}"
     )
