@@ -16,8 +16,9 @@ from superopt.ir.types import ElementType, TensorType
 from superopt.ops.base import OPERATORS, operator_from_attributes
 from superopt.rewriting.claims import MOST_RANK, most_rank
 from superopt.verifier.certificates.attribute_cases import attribute_cases
+from superopt.verifier.certificates.condition_forms import axis_variables
 from superopt.verifier.certificates.rank_bound import highest_rank, largest_rank
-from superopt.verifier.certificates.rank_classes import same_rank
+from superopt.verifier.certificates.rank_classes import axes_of_one_rank, same_rank
 
 
 @pytest.mark.parametrize(
@@ -164,7 +165,33 @@ def test_axes_of_all_terms_are_tried(text: str, rank: int) -> None:
     assert highest_rank(equation, MOST_RANK) == rank + 1
     if "axis=a" in text:
         axes = {case["a"] for case in attribute_cases(equation, MOST_RANK, highest_rank(equation, MOST_RANK))}
-        assert {-rank - 1, rank} <= axes
+        assert axes == set(range(rank + 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("concat[axis=a](relu(x), y) => relu(concat[axis=a](x, y))", "a"),
+        ("concat[axis=a](softmax[axis=b](x), y) => x where axis(x, a) != axis(y, b)", "ab"),
+        ("reduce_sum[axis=a](x) => x where dim(x, a) = 1", "a"),
+        ("mul(x, broadcast(reduce_sum[axis=a](x))) => softmax[axis=a](x)", "a"),
+        ("mul(x, broadcast(reduce_sum[axis=a](y))) => softmax[axis=a](x)", ""),
+        ("softmax[axis=a](matmul(x, y)) => matmul(softmax[axis=a](x), y)", ""),
+        ("softmax[axis=a](matmul(x, x)) => matmul(x, softmax[axis=a](x))", ""),
+        ("softmax[axis=a](transpose(x)) => transpose(softmax[axis=a](x))", "a"),
+        ("softmax[axis=a](x) => x where a < 2", ""),
+        ("softmax[axis=a](x) => x where a = -1", ""),
+        ("softmax[axis=a](softmax[axis=b](x)) => x where a != b", ""),
+        ("softmax[axis=a](x) => add(x, softmax[axis=-1](x))", "a"),
+        ("softmax[axis=a](x) => softmax[axis=a](reshape[shape=s](x))", ""),
+    ],
+)
+def test_axes_from_the_back_are_left_out_where_all_tensors_have_one_rank(text: str, names: str) -> None:
+    equation = parse_equation(text)
+    assert axes_of_one_rank(equation) == frozenset(names)
+    for name in axis_variables(equation):
+        axes = {case[name] for case in attribute_cases(equation, 4, 4)}
+        assert axes == set(range(0 if name in names else -4, 4))
 
 
 def test_a_shape_that_is_left_out_is_that_of_a_variable() -> None:

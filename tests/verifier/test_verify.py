@@ -142,7 +142,7 @@ def test_a_form_with_too_many_cases_is_claimed_for_fewer_axes(monkeypatch: pytes
         )
         for a in ("a", "-1")
     ]
-    monkeypatch.setattr("superopt.verifier.certificates.cases.MOST_STEPS", 1500)
+    monkeypatch.setattr("superopt.verifier.certificates.cases.MOST_STEPS", 900)
     equation, verdict = verify_most_general(forms, load_axioms(), options=QUICK)
     assert format_equation(equation) == f"{format_equation(forms[0])} where rank(x) <= {MOST_BOUNDED}"
     assert verdict.status is Status.VERIFIED

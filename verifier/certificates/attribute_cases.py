@@ -19,6 +19,7 @@ from superopt.ops.attributes import NUMBERS, PADDING_WORDS, PAIRS
 from superopt.rewriting.conditions import holds, names_in
 from superopt.verifier.certificates.condition_forms import require_known_forms
 from superopt.verifier.certificates.degree_cases import OpenDegrees
+from superopt.verifier.certificates.rank_classes import axes_of_one_rank
 
 _GENERIC = tuple(Fraction(p, q) for p, q in ((17, 19), (23, 29), (31, 37), (41, 43), (47, 53), (59, 61)))
 """Different numbers for different variables: constants of equal numbers would be one term."""
@@ -31,8 +32,8 @@ def attribute_cases(
     goal: Equation, largest_rank: int, highest_rank: int, degrees: OpenDegrees | None = None
 ) -> Iterator[Mapping[str, object]]:
     """Yield values for all attribute variables together: shapes and permutations for ranks up to the largest
-    of a variable, axes for ranks up to the highest of any term, and degrees as those given ask for (or the
-    rule alone).
+    of a variable, axes for ranks up to the highest of any term (from the front alone, where one from the back
+    is the same), and degrees as those given ask for (or the rule alone).
 
     Raises IllTypedError if the values cannot be enumerated completely.
     """
@@ -47,7 +48,11 @@ def attribute_cases(
             raise IllTypedError("a condition relates a number or a degree to what it is not compared with")
     fixed = _generic_numbers(goal, numbers)
     ranks = {name: highest_rank if kinds[name] == "axis" else largest_rank for name in others}
-    pools = [_values(name, kinds[name], ranks[name]) for name in others]
+    from_front = axes_of_one_rank(goal)
+    pools = [
+        range(ranks[name]) if name in from_front else _values(name, kinds[name], ranks[name])
+        for name in others
+    ]
     for chosen in degrees.cases():
         for values in itertools.product(*pools):
             yield {**fixed, **chosen, **dict(zip(others, values, strict=True))}

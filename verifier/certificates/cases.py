@@ -334,7 +334,6 @@ class _Search:
     def _all(self, left: Dimension, right: Dimension) -> Sequence[Solution]:
         """Return all solutions, solved first for omitted sizes; raises UndecidedSizesError. Where degrees are
         open, the values that stand for all must do so for these sizes."""
-        found: Sequence[Solution] = ()
         try:
             if self._divides:
                 self._degrees.require_comparable(left, right, self._chosen)
@@ -343,7 +342,8 @@ class _Search:
                 self._degrees.require_single(solution, self._chosen)
         except UndecidedCasesError as undecided:
             raise UndecidedSizesError(left, right) from undecided
-        return found
+        else:
+            return found
 
     def _checked(self, state: PartialTyping, types: Mapping[str, TensorType]) -> Iterator[Instance]:
         """Type the case again as a whole and yield it; yield refined cases if new equations were solved, and

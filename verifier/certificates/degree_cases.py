@@ -171,11 +171,15 @@ class OpenDegrees:
     def _degrees(self) -> Sequence[int]:
         return self._literals.degrees
 
+    @property
+    def _compared(self) -> Sequence[Sequence[Term]]:
+        """All outputs of each side, and each term of the chain."""
+        return (self.goal.left, self.goal.right, *((term,) for term in self.chain))
+
     @cached_property
     def _first(self) -> int:
         """A prime above all numbers of the rule, and above how often a size may be part of another."""
-        sides = (self.goal.left, self.goal.right, *((term,) for term in self.chain))
-        copies = max(map(_most_copies, sides)) * prod(self._degrees)
+        copies = max(map(_most_copies, self._compared)) * prod(self._degrees)
         return _prime_above(max([2, copies, *self._literals.numbers]))
 
     @cached_property
@@ -186,8 +190,10 @@ class OpenDegrees:
         """Return the largest number of occurrences of the variable in all outputs of one side or in a term
         of the chain."""
         variable = AttributeVariable(name)
-        sides = (self.goal.left, self.goal.right, *((term,) for term in self.chain))
-        return max(sum(term.attribute("degree") == variable for term in _all_applications(s)) for s in sides)
+        return max(
+            sum(term.attribute("degree") == variable for term in _all_applications(terms))
+            for terms in self._compared
+        )
 
     def _degrees_of_one(self) -> Iterator[int]:
         """Yield a prime that divides no number of the rule, each divisor of a number, and, for primes in the

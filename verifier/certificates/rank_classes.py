@@ -24,6 +24,7 @@ from superopt.ir.terms import (
     Equation,
     Term,
     Variable,
+    applications,
 )
 from superopt.ops.base import OPERATORS
 from superopt.verifier.certificates.condition_forms import calls_in, sides_of
@@ -43,6 +44,7 @@ class RankClasses:
         self._uses: dict[Hashable, list[Hashable]] = defaultdict(list)
         self._axis_of: dict[Hashable, list[Hashable]] = defaultdict(list)
         self._variables, self._shapes = set[str](), set[str]()
+        self._axis_names, self._compared = set[str](), set[str]()
         self._low: set[Hashable] = {Variable(name) for name, _ in goal.types}
         for term in terms:
             self._read(term)
@@ -69,6 +71,15 @@ class RankClasses:
         if any(frozenset(pair) not in near for classes in places.values() for pair in _pairs(classes)):
             raise IllTypedError("a variable is an axis of tensors whose ranks may differ")
 
+    def axes_of_one_rank(self) -> frozenset[str]:
+        """Return the axis variables that are axes of tensors of one rank, in terms and conditions: a negative
+        value means the same axis of all of them as the one that is counted from the front."""
+        return frozenset(
+            name
+            for name in self._axis_names
+            if name not in self._compared and len(set(map(self._class, self._uses[_axis(name)]))) == 1
+        )
+
     def is_limited(self, term: Application) -> bool:
         """Whether a term has the rank of a variable or of another term that gives it."""
         own = self._class(term)
@@ -88,6 +99,7 @@ class RankClasses:
             self._shapes.add(shape.name)
             self._join(term, shape.name)
         if isinstance(axis, AttributeVariable):
+            self._axis_names.add(axis.name)
             self._uses[_axis(axis.name)].append(term.inputs[0])
             self._axis_of[_axis(axis.name)].append(term.inputs[0])
         elif names_of(axis):
@@ -136,6 +148,7 @@ class RankClasses:
         """The axis variables and tensors of a side that is an axis; None for another side."""
         match side:
             case ConditionName(name) if _axis(name) in self._uses:
+                self._compared.add(name)
                 return [name], []
             case ConditionCall("axis", (ConditionName(tensor), axis)):
                 return [axis.name] if isinstance(axis, ConditionName) else [], [self._node(tensor)]
@@ -165,6 +178,14 @@ class RankClasses:
         return node
 
 
+def axes_of_one_rank(goal: Equation) -> frozenset[str]:
+    """Return the axis variables of a rule whose tensors are known to have one rank."""
+    try:
+        return RankClasses([*applications(*goal.terms)], goal).axes_of_one_rank()
+    except IllTypedError:
+        return frozenset()
+
+
 def _low_around(term: Application) -> Iterator[Term]:
     operator, shape = OPERATORS[term.operator], term.attribute("shape")
     if operator.positions == _OF_IMAGES:
@@ -192,4 +213,4 @@ def _pairs(some: Iterable[Hashable]) -> Iterator[tuple[Hashable, Hashable]]:
     return itertools.combinations(some, 2)
 
 
-__all__ = ["RankClasses", "same_rank"]
+__all__ = ["RankClasses", "axes_of_one_rank", "same_rank"]
