@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from superopt.optimizer.pipeline.measured import Measured
 from superopt.optimizer.pipeline.prepare import Request
 from superopt.optimizer.pipeline.recorded import RecordedStep, recorded_trace
-from superopt.optimizer.pipeline.report import Report
+from superopt.optimizer.pipeline.reporting.report import Report
 from superopt.optimizer.pipeline.run import Pipeline, Result, optimize
 from superopt.optimizer.pipeline.write import plan_of
 from superopt.optimizer.search import CancelToken, Progress, ProgressCallback, TraceStep, replay

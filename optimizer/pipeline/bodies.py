@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from superopt.optimizer.pipeline.report import Report
+    from superopt.optimizer.pipeline.reporting.report import Report
 
 _SECTIONS = ("rules", "cost", "sizes", "measured", "equivalence", "search", "trace", "rejected")
 """Sections that the report of a body has in common with that of a model."""

@@ -18,8 +18,8 @@ from superopt.optimizer.check.interval import DOUBT
 from superopt.optimizer.cost import GraphCost, Target
 from superopt.optimizer.cost.runtime.session import Array, ModelFile, RuntimeRefusedError
 from superopt.optimizer.pipeline.judge import REFUSED, Equality
+from superopt.optimizer.pipeline.reporting.sizes import SmallerSizes
 from superopt.optimizer.pipeline.selection import MEASURED_OBJECTIVES
-from superopt.optimizer.pipeline.sizes_summary import SmallerSizes
 from superopt.optimizer.pipeline.verdict import Ablation, PricedVariant, Verdict
 from superopt.optimizer.pipeline.write import plan_of
 from superopt.optimizer.search import Families

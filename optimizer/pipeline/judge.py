@@ -17,7 +17,7 @@ from superopt.optimizer.cost.runtime.session import LoadedModel, ModelFile, Prov
 from superopt.optimizer.pipeline.bisection import Suspect, exceeds_rounding, find_suspect
 from superopt.optimizer.pipeline.original import Original
 from superopt.optimizer.pipeline.prepare import Prepared
-from superopt.optimizer.pipeline.report import Report
+from superopt.optimizer.pipeline.reporting.report import Report
 from superopt.optimizer.pipeline.runnable import runnable
 from superopt.optimizer.pipeline.verdict import (
     PlannedVariant,

@@ -30,10 +30,10 @@ from superopt.optimizer.pipeline.decision import Decision, minimal_ratio_of
 from superopt.optimizer.pipeline.judge import Equality, NotRunError, Trial, UnchangedError
 from superopt.optimizer.pipeline.original import Original
 from superopt.optimizer.pipeline.prepare import Prepared, refusal_of
-from superopt.optimizer.pipeline.report import CostSummary, MemorySummary, Report, SearchSummary
+from superopt.optimizer.pipeline.reporting.report import CostSummary, MemorySummary, Report, SearchSummary
+from superopt.optimizer.pipeline.reporting.sizes import SizesSummary, SmallerSizes
 from superopt.optimizer.pipeline.schedule import SearchTime
 from superopt.optimizer.pipeline.second_look import at_second_look
-from superopt.optimizer.pipeline.sizes_summary import SizesSummary, SmallerSizes
 from superopt.optimizer.pipeline.verdict import PricedVariant, Verdict, most_promising
 from superopt.optimizer.search import (
     Families,

@@ -10,7 +10,7 @@ from typing import cast
 from superopt.errors import InvalidFileError
 from superopt.ir.graph import NodeId
 from superopt.onnx_io import LiftedModel
-from superopt.optimizer.pipeline.report import SCHEMA, section_of
+from superopt.optimizer.pipeline.reporting.report import SCHEMA, section_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ from superopt.onnx_io import LiftedModel, LoweredModel
 from superopt.optimizer.cost import Origin, Sizes
 from superopt.optimizer.cost.runtime.session import RuntimeRefusedError
 from superopt.optimizer.pipeline.bisection import OnSuspect
-from superopt.optimizer.pipeline.inventory import Inventories, inventory_of
 from superopt.optimizer.pipeline.judge import AnyTrial, Judge, NotRunError, UnchangedError
 from superopt.optimizer.pipeline.original import Original
 from superopt.optimizer.pipeline.prepare import Request, prepare, refusal_of
-from superopt.optimizer.pipeline.report import (
+from superopt.optimizer.pipeline.reporting.inventory import Inventories, inventory_of
+from superopt.optimizer.pipeline.reporting.report import (
     BYTE_FOR_BYTE,
     CostSummary,
     EquivalenceSummary,

@@ -34,13 +34,13 @@ from superopt.optimizer.pipeline.named_plans import NamedPlans
 from superopt.optimizer.pipeline.original import Original
 from superopt.optimizer.pipeline.prepare import Prepared, refusal_of
 from superopt.optimizer.pipeline.recorded import recorded_trace, require_same_model
-from superopt.optimizer.pipeline.report import (
+from superopt.optimizer.pipeline.reporting.report import (
     CostSummary,
     Report,
     SearchSummary,
     section_of,
 )
-from superopt.optimizer.pipeline.sizes_summary import SizesSummary
+from superopt.optimizer.pipeline.reporting.sizes import SizesSummary
 from superopt.optimizer.pipeline.verdict import PlannedVariant, Verdict, most_promising
 from superopt.optimizer.pipeline.write import for_devices
 from superopt.optimizer.search import RuleSet, StoppedBy, TraceStep, retraced

@@ -29,7 +29,7 @@ from superopt.cli.views.staleness import stale_warning
 from superopt.journeys.optimize_job import optimized
 from superopt.journeys.report_files import write_report
 from superopt.onnx_io import require_destination
-from superopt.optimizer.pipeline.report import Report, SearchSummary
+from superopt.optimizer.pipeline.reporting.report import Report, SearchSummary
 from superopt.processes.child import JsonObject
 
 

@@ -26,7 +26,7 @@ def fallback_report(
     *,
     crashed: bool,
 ) -> dict[str, object]:
-    """The report as JSON values, of the schema that ``optimizer.pipeline.report`` writes.
+    """The report as JSON values, of the schema that ``optimizer.pipeline.reporting.report`` writes.
 
     ``state`` is the last message of the process: progress, and the model's ``nodes`` and ``opaque``; missing
     values are None or 0.

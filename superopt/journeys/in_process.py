@@ -44,9 +44,9 @@ from superopt.optimizer.cost import Origin, Sizes, physical_cores
 from superopt.optimizer.cost.runtime.session import LoadedModel, RuntimeRefusedError
 from superopt.optimizer.parallel.topology import Cluster
 from superopt.optimizer.pipeline.bisection import Suspect
-from superopt.optimizer.pipeline.inventory import Inventory, inventory_of
 from superopt.optimizer.pipeline.judge import Judge
 from superopt.optimizer.pipeline.prepare import Request, prepare
+from superopt.optimizer.pipeline.reporting.inventory import Inventory, inventory_of
 from superopt.optimizer.pipeline.runnable import loads, runnable_original, weight_bytes
 from superopt.optimizer.pipeline.selection import is_safe_with_infinities
 from superopt.options import DEFAULTS, require_python

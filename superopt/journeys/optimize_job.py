@@ -24,7 +24,7 @@ from superopt.onnx_io.files.detaching import attach, detach
 from superopt.onnx_io.files.external import LIMIT
 from superopt.optimizer import CancelToken, Progress, Report
 from superopt.optimizer.parallel.topology import Cluster
-from superopt.optimizer.pipeline.report import BYTE_FOR_BYTE, EquivalenceSummary, section_of
+from superopt.optimizer.pipeline.reporting.report import BYTE_FOR_BYTE, EquivalenceSummary, section_of
 from superopt.optimizer.pipeline.runnable import loads
 from superopt.options import Options
 from superopt.processes.child import JsonObject

@@ -21,7 +21,7 @@ from superopt.journeys.supervision import OPTIMIZE, Job, Outcome, run_job
 from superopt.journeys.torch_export import TorchModule, exported, is_torch_module
 from superopt.onnx_io import LoweredModel, ModelSource, load_model
 from superopt.optimizer import Progress, Report
-from superopt.optimizer.pipeline.report import (
+from superopt.optimizer.pipeline.reporting.report import (
     CostSummary,
     EquivalenceSummary,
     ModelSummary,

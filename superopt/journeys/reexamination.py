@@ -11,7 +11,7 @@ from superopt.errors import InvalidOptionError, SuperoptError
 from superopt.ir import Equation
 from superopt.journeys.library.judging import prove_equation
 from superopt.journeys.replay import repeated
-from superopt.optimizer.pipeline.report import section_of
+from superopt.optimizer.pipeline.reporting.report import section_of
 from superopt.rewriting import substitutions_of
 from superopt.substitution_db import Database, Outcome, Rule, RuleStatus
 from superopt.substitution_db.rules.currency import current

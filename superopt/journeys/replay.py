@@ -31,7 +31,7 @@ from superopt.optimizer.parallel.shards import Segment, programmed
 from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation, simulate
 from superopt.optimizer.parallel.topology import Cluster
 from superopt.optimizer.pipeline.bisection import Suspect, exceeds_rounding, find_suspect, jumps
-from superopt.optimizer.pipeline.report import section_of
+from superopt.optimizer.pipeline.reporting.report import section_of
 from superopt.optimizer.pipeline.runnable import loads
 from superopt.optimizer.pipeline.selection import kept_nodes
 from superopt.optimizer.pipeline.write import for_devices

@@ -10,7 +10,7 @@ from typing import cast
 from superopt import optimizer
 from superopt.errors import InvalidFileError
 from superopt.files import require_report_path, write_atomically
-from superopt.optimizer.pipeline.report import SCHEMA
+from superopt.optimizer.pipeline.reporting.report import SCHEMA
 
 
 def read_report(path: Path) -> Mapping[str, object]:

@@ -12,7 +12,7 @@ from superopt.axioms.loader import load_axioms
 from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.journeys.training import train_graph
 from superopt.onnx_io import SourceModel, load_model
-from superopt.optimizer.pipeline.report import section_of
+from superopt.optimizer.pipeline.reporting.report import section_of
 from superopt.optimizer.pipeline.runnable import loads
 from superopt.optimizer.training.metadata import is_step
 from superopt.optimizer.training.precision.stored import with_precision

@@ -21,7 +21,7 @@ from superopt.journeys.bodies.optimizing import expanded
 from superopt.journeys.reexamination import reexamine
 from superopt.onnx_io import load_model
 from superopt.onnx_io.bodies.rewriting import places
-from superopt.optimizer.pipeline.report import Report
+from superopt.optimizer.pipeline.reporting.report import Report
 from superopt.substitution_db import RuleStatus, open_database
 from tests.conftest import WithLibrary
 from tests.journeys.planted_rule import plant

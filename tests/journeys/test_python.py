@@ -17,7 +17,7 @@ import pytest
 
 import superopt
 from superopt.errors import InvalidFileError, InvalidOptionError, SuperoptError
-from superopt.optimizer.pipeline.report import CostSummary, LatencySummary
+from superopt.optimizer.pipeline.reporting.report import CostSummary, LatencySummary
 from tests.conftest import WithLibrary
 from tests.onnx_io.kit import assert_same_results, model, node, value, weight
 

@@ -20,7 +20,7 @@ from superopt.optimizer.check.distance import MULTIPLE, Distance, distance
 from superopt.optimizer.check.error_baseline import ErrorBaseline
 from superopt.optimizer.check.precise import PreciseModel, PreciseRun
 from superopt.optimizer.cost.runtime.session import Array, LoadedModel
-from superopt.optimizer.pipeline.report import EquivalenceSummary
+from superopt.optimizer.pipeline.reporting.report import EquivalenceSummary
 from tests.optimizer.equivalence_models import (
     NETWORKS,
     Made,

@@ -14,7 +14,7 @@ from superopt.cli.views.inventory import print_changes, print_one, print_table
 from superopt.onnx_io import LoweredModel, lift, load_model
 from superopt.optimizer.cost import Origin, Sizes
 from superopt.optimizer.explanation.inventory_rows import uncounted_note
-from superopt.optimizer.pipeline.inventory import Inventory, inventory_of
+from superopt.optimizer.pipeline.reporting.inventory import Inventory, inventory_of
 from tests.onnx_io.kit import graph, model, node, tensor, value, weight
 
 

@@ -27,7 +27,7 @@ from superopt.optimizer.cost import (
 )
 from superopt.optimizer.cost.roofline import recorded_roofline
 from superopt.optimizer.cost.runtime.session import LoadedModel
-from superopt.optimizer.pipeline.report import MemorySummary, Report
+from superopt.optimizer.pipeline.reporting.report import MemorySummary, Report
 from tests.optimizer.graphs import Builder, dense_blocks
 from tests.optimizer.models import lifted, model_of
 from tests.optimizer.rules import ASSOCIATIVE, BIAS_INTO_AFFINE, SCALE_INTO_AFFINE, rules

@@ -15,7 +15,7 @@ from superopt.cli.output import DatabaseOption, JsonOption, ModelArgument, NoDat
 from superopt.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from superopt.optimizer.pipeline.report import EquivalenceSummary
+    from superopt.optimizer.pipeline.reporting.report import EquivalenceSummary
 
 NOT_EQUIVALENT, UNDECIDED = 1, 3
 
@@ -125,7 +125,7 @@ def check(
     from superopt.cli.views.equivalence import branches_missed
     from superopt.cli.views.size import checked_pairs
     from superopt.journeys import in_process as api
-    from superopt.optimizer.pipeline.report import EquivalenceSummary
+    from superopt.optimizer.pipeline.reporting.report import EquivalenceSummary
 
     del database
     output = Output(as_json)

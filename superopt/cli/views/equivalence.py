@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from superopt.optimizer.pipeline.report import EquivalenceSummary
+    from superopt.optimizer.pipeline.reporting.report import EquivalenceSummary
 
 
 _MOST_BRANCHES = 3

@@ -11,7 +11,7 @@ from superopt.cli.views.equivalence import branches_missed, errors_against
 
 if TYPE_CHECKING:
     from superopt.optimizer.canonical import CanonicalStep
-    from superopt.optimizer.pipeline.report import EquivalenceSummary, LatencySummary, Report
+    from superopt.optimizer.pipeline.reporting.report import EquivalenceSummary, LatencySummary, Report
 
 _EQUAL = "equal, but "
 """How the reasons begin why models with the same outputs were rejected."""

@@ -9,7 +9,7 @@ from typing import cast
 def frozen_pairs(section: object) -> dict[str, object]:
     """Summary lines from a report's ``model`` about what was changed before it was optimised, and the sizes
     that it was frozen at; none for a model as it was given."""
-    from superopt.optimizer.pipeline.sizes_summary import written
+    from superopt.optimizer.pipeline.reporting.sizes import written
 
     model = cast("Mapping[str, object]", section or {})
     frozen = cast("Mapping[str, int]", model.get("frozen") or {})
@@ -20,14 +20,14 @@ def frozen_pairs(section: object) -> dict[str, object]:
 
 def checked_pairs(checked: Sequence[Mapping[str, int]]) -> dict[str, object]:
     """The summary line of the sizes at which models were compared; none without symbolic dimensions."""
-    from superopt.optimizer.pipeline.sizes_summary import written
+    from superopt.optimizer.pipeline.reporting.sizes import written
 
     return {"sizes": "; ".join(map(written, checked))} if checked else {}
 
 
 def size_pairs(section: object) -> dict[str, object]:
     """Summary lines from a report's ``sizes``; none for a model without symbolic dimensions."""
-    from superopt.optimizer.pipeline.sizes_summary import written
+    from superopt.optimizer.pipeline.reporting.sizes import written
 
     sizes = cast("Mapping[str, object]", section or {})
     priced = cast("Mapping[str, int]", sizes.get("priced") or {})
@@ -51,7 +51,7 @@ def size_pairs(section: object) -> dict[str, object]:
 
 def _at_smaller(section: Mapping[str, object] | None) -> str:
     """The speed-up at smaller sizes; empty where it was not measured."""
-    from superopt.optimizer.pipeline.sizes_summary import written
+    from superopt.optimizer.pipeline.reporting.sizes import written
 
     if section is None:
         return ""

@@ -14,7 +14,7 @@ from superopt.onnx_io.bodies.rewriting import Body, BodyRewriting
 from superopt.onnx_io.protos import nodes_within
 from superopt.optimizer import plan_of, recorded_trace
 from superopt.optimizer.canonical import canonicalise
-from superopt.optimizer.pipeline.report import SCHEMA
+from superopt.optimizer.pipeline.reporting.report import SCHEMA
 from superopt.optimizer.pipeline.runnable import loads_lowered
 from superopt.optimizer.pipeline.selection import kept_nodes
 from superopt.rewriting import Substitution

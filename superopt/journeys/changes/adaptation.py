@@ -11,7 +11,7 @@ from superopt.journeys.comparing import compared_sources
 from superopt.onnx_io.changes.adapting import at_opset, without_functions
 from superopt.onnx_io.changes.cutting import cut
 from superopt.onnx_io.files.source import SourceModel
-from superopt.optimizer.pipeline.report import section_of
+from superopt.optimizer.pipeline.reporting.report import section_of
 from superopt.options import Options
 
 _CHECKING_SHARE = 0.2

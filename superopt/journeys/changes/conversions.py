@@ -28,8 +28,13 @@ from superopt.optimizer.check import (
 from superopt.optimizer.conversion import FLOAT16, FUSED, Candidate, Conversion, Conversions, candidates
 from superopt.optimizer.cost import Origin, Sizes, physical_cores
 from superopt.optimizer.cost.runtime.session import Array, LoadedModel, ModelFile, RuntimeRefusedError
-from superopt.optimizer.pipeline.inventory import inventory_of
-from superopt.optimizer.pipeline.report import EquivalenceSummary, LatencySummary, Report, section_of
+from superopt.optimizer.pipeline.reporting.inventory import inventory_of
+from superopt.optimizer.pipeline.reporting.report import (
+    EquivalenceSummary,
+    LatencySummary,
+    Report,
+    section_of,
+)
 from superopt.optimizer.pipeline.runnable import loads, runnable_original
 from superopt.options import Options
 

@@ -9,7 +9,7 @@ from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.onnx_io.changes.freezing import freeze, open_axes, sizes_at
 from superopt.onnx_io.files.source import SourceModel
 from superopt.optimizer.check import input_shapes
-from superopt.optimizer.pipeline.report import section_of
+from superopt.optimizer.pipeline.reporting.report import section_of
 from superopt.options import Options
 
 

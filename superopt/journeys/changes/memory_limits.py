@@ -38,7 +38,7 @@ from superopt.optimizer.memory.fit import Fit, fit
 from superopt.optimizer.memory.liveness import liveness
 from superopt.optimizer.memory.nodes import NodeProgram
 from superopt.optimizer.memory.subject import measured, node_program
-from superopt.optimizer.pipeline.report import (
+from superopt.optimizer.pipeline.reporting.report import (
     ArrangedNodes,
     EquivalenceSummary,
     LatencySummary,

@@ -20,7 +20,7 @@ from superopt.optimizer.parallel.strategies.model import strategy_of
 from superopt.optimizer.parallel.strategies.plans import StrategyPlanner
 from superopt.optimizer.parallel.topology import Cluster
 from superopt.optimizer.parallel.training_plans.states import StepLayout, StepStates
-from superopt.optimizer.pipeline.report import section_of
+from superopt.optimizer.pipeline.reporting.report import section_of
 from superopt.rewriting import Substitution
 
 

@@ -18,8 +18,8 @@ from superopt.optimizer.cost import device_name, runtime_version
 from superopt.optimizer.explanation import Explanation
 from superopt.optimizer.pipeline.bisection import Suspect
 from superopt.optimizer.pipeline.bodies import BodySummary
-from superopt.optimizer.pipeline.inventory import Inventories
-from superopt.optimizer.pipeline.sizes_summary import SizesSummary
+from superopt.optimizer.pipeline.reporting.inventory import Inventories
+from superopt.optimizer.pipeline.reporting.sizes import SizesSummary
 from superopt.optimizer.pipeline.verdict import Rejection
 from superopt.optimizer.search import SearchResult, TraceStep
 
