@@ -78,6 +78,13 @@ def test_the_original_comes_out_with_the_reason(
     assert sorted(path.name for path in model.parent.iterdir()) == ["net.onnx", "out.onnx", "report.json"]
 
 
+def test_a_limit_that_was_not_looked_at_is_told_of(model: Path) -> None:
+    job = _job(model, "loop")
+    limited = replace(job, options={**job.options, "memory_limit": 1000})
+    why = str(run_job(limited).report["why"])
+    assert why.endswith("no order of its operators within the memory limit was found by then")
+
+
 @pytest.mark.parametrize(
     ("function", "why"),
     [

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
+import itertools
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,12 +32,13 @@ class Kind(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class OpenDimension:
     """A dimension of unspecified size: its name, and the inputs and axes that have it. ``demanded`` are sizes
-    required by weights or other axes."""
+    required by weights or other axes, ``otherwise`` what it counts if the model runs at no usual sizes."""
 
     name: str
     places: tuple[tuple[str, int], ...]
     kind: Kind
     demanded: tuple[int, ...] = ()
+    otherwise: Kind | None = None
 
     def __str__(self) -> str:
         places = ", ".join(f"{name} axis {axis}" for name, axis in self.places)
@@ -88,6 +90,9 @@ _FIRST = re.compile("n|b|bs", re.IGNORECASE)
 """Short names that mean a batch, but only on the first axis."""
 
 _SOUND = re.compile(r"audio|wav|signal|pcm|speech|samples", re.IGNORECASE)
+_SEQUENCES = 3
+"""Most axes of an input whose first axis may be time."""
+
 _RATE = re.compile(_WORD % "sr|sample_?rate|sampling_?rate", re.IGNORECASE)
 
 
@@ -110,41 +115,42 @@ def open_dimensions(
         if kind in (Kind.HEIGHT, Kind.WIDTH):
             asked += [_other_side(port, axis) for port, axis in at]
         where = tuple((port.name, axis) for port, axis in at)
-        found.append(OpenDimension(name, where, kind, tuple(dict.fromkeys(filter(None, asked)))))
+        may_be_time = (
+            kind is Kind.BATCH and _named_kind(name, at) is None and len(at[0][0].shape) <= _SEQUENCES
+        )
+        otherwise = Kind.LENGTH if may_be_time else None
+        found.append(OpenDimension(name, where, kind, tuple(dict.fromkeys(filter(None, asked))), otherwise))
     return tuple(found)
 
 
 def sizes_to_try(dimensions: Sequence[OpenDimension], given: Mapping[str, int]) -> Iterator[dict[str, int]]:
     """Sets of sizes for all dimensions, the usual ones first; ``given`` sizes are fixed."""
     seen: list[dict[str, int]] = []
-    for attempt in range(len(_CHOICES[Kind.BATCH])):
-        for demands in (True, False):
-            sizes = {d.name: given.get(d.name) or _guess(d, attempt, demands=demands) for d in dimensions}
-            sizes = _related(sizes, given)
-            if sizes not in seen:
-                seen.append(sizes)
-                yield sizes
+    otherwise = [replace(each, kind=each.otherwise or each.kind) for each in dimensions]
+    attempts = range(len(_CHOICES[Kind.BATCH]))
+    for some, attempt, demands in itertools.product((dimensions, otherwise), attempts, (True, False)):
+        sizes = {d.name: given.get(d.name) or _guess(d, attempt, demands=demands) for d in some}
+        sizes = _related(sizes, given)
+        if sizes not in seen:
+            seen.append(sizes)
+            yield sizes
 
 
 def varied(
     dimensions: Sequence[OpenDimension], settled: Mapping[str, int], given: Mapping[str, int]
 ) -> Iterator[dict[str, int]]:
     """Yield alternative sets of sizes in which guessed dimensions differ from the settled ones."""
-    for variation in range(_VARIATIONS):
-        yield _related(
-            {d.name: settled[d.name] if d.name in given else _VARIED[d.kind][variation] for d in dimensions},
-            given,
-        )
-    for variation in range(_VARIATIONS):
-        yield _related(
-            {
-                d.name: _VARIED[d.kind][variation]
-                if d.kind is Kind.BATCH and d.name not in given
-                else settled[d.name]
-                for d in dimensions
-            },
-            given,
-        )
+    kinds = {d.name: _settled_kind(d, settled[d.name]) for d in dimensions if d.name not in given}
+    for changed in (kinds, {name: kind for name, kind in kinds.items() if kind is Kind.BATCH}):
+        for variation in range(_VARIATIONS):
+            others = {name: _VARIED[kind][variation] for name, kind in changed.items()}
+            yield _related({d.name: others.get(d.name, settled[d.name]) for d in dimensions}, given)
+
+
+def _settled_kind(dimension: OpenDimension, size: int) -> Kind:
+    """What a dimension counts, given the size at which the model runs."""
+    is_usual = size in _CHOICES[dimension.kind] or size in dimension.demanded
+    return dimension.kind if is_usual else dimension.otherwise or dimension.kind
 
 
 def example(sizes: Mapping[str, int]) -> str:

@@ -27,6 +27,8 @@ LABELS, TARGETS = "labels", "targets"
 
 _OF_SOFTMAX = "the prediction is a softmax over the classes, so the cross-entropy is taken of its operand"
 
+_LEAST_CLASSES = 2
+
 _LOW = frozenset((ElementType.FLOAT16, ElementType.BFLOAT16))
 
 
@@ -228,6 +230,11 @@ def _class_count(type_: TensorType, axis: int) -> int:
     if not isinstance(count, int):
         raise InvalidModelError(
             f"loss {CROSS_ENTROPY}: expected a known number of classes on axis {axis} of {type_}, got {count}"
+        )
+    if count < _LEAST_CLASSES:
+        raise InvalidModelError(
+            f"loss {CROSS_ENTROPY}: expected at least {_LEAST_CLASSES} classes on axis {axis} of {type_}, got "
+            f"{count}, for which the loss is always 0; choose another --loss, or another --class-axis"
         )
     return count
 

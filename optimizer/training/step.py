@@ -41,7 +41,7 @@ from superopt.optimizer.training.description import (
     require_interface,
 )
 from superopt.optimizer.training.gradients.one_node_sums import with_sums_in_one_node
-from superopt.optimizer.training.gradients.reverse import differentiate, may_vary
+from superopt.optimizer.training.gradients.reverse import differentiate, followed_inputs
 from superopt.optimizer.training.losses import add_cotangents, add_loss, prediction_of
 from superopt.optimizer.training.metadata import is_step
 from superopt.optimizer.training.parts import (
@@ -342,12 +342,11 @@ def _require_free(outputs: Iterable[str], lifted: LiftedModel) -> None:
 
 
 def _unreached(loss: StepLoss, parameters: Mapping[str, Value]) -> tuple[str, ...]:
-    """The parameters on which the loss does not depend, or by integers and truth values only."""
+    """The parameters on which the loss does not depend, or only in steps, as by integers."""
     graph, needed = loss.graph, {loss.value.node}
     for node_id in reversed(graph.order):
         if node_id in needed:
-            read = graph[node_id].inputs
-            needed.update(value.node for value in read if may_vary(graph.type_of(value)))
+            needed.update(value.node for value in followed_inputs(graph, node_id))
     return tuple(name for name, value in parameters.items() if value.node not in needed)
 
 

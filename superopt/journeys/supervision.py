@@ -322,6 +322,8 @@ def _original(job: Job, state: JsonObject, why: str, is_broken: bool) -> Outcome
         job = replace(job, model=_subject(job, state))
     elif _builds_step(job):
         raise InvalidOptionError(f"{job.model.name}: the training step could not be built: {why}")
+    if job.options.get("memory_limit") is not None:
+        why += "; no order of its operators within the memory limit was found by then"
     shown = job.called or job.model
     try:
         if not is_model(job.model):

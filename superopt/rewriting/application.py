@@ -17,6 +17,7 @@ from superopt.ir.graph import Graph, GraphEditor, GraphOperator, Input, NodeId, 
 from superopt.ir.terms import Application, Condition, Term, Variable
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops.shape import Half, Joining, joined_along
+from superopt.ops.traits import traits
 from superopt.rewriting.binding import Bundle
 from superopt.rewriting.claims import MOST_RANK, speaks_of
 from superopt.rewriting.conditions import as_declared, holds
@@ -192,9 +193,14 @@ def _typed_target(graph: Graph, match: Match, types: Mapping[str, TensorType]) -
     if typing.unresolved - fixed:
         raise IllTypedError("a size of the target stays open")
     for term in typing.operators:
-        if not term.inputs and term not in match.terms and not typing.types[term].is_sized:
+        if not (term.inputs or term in match.terms or _is_writable(term.operator, typing.types[term])):
             raise IllTypedError(f"a constant of the target would be {typing.types[term]}, of open size")
     return typing
+
+
+def _is_writable(operator: str, type_: TensorType) -> bool:
+    """Whether a constant can be written: its content, or the one number that it repeats."""
+    return traits(operator).fills or type_.is_sized
 
 
 def _inferred(asked: _Asked) -> Typing:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
+
 from superopt.ir import ElementType, Graph, Input, NodeId, TensorType, Value, format_graph, symbol
 from superopt.ops import Opaque
 from superopt.ops.elementwise.activation import Relu, Tanh
@@ -120,13 +122,20 @@ def test_symbolic_sizes_stay_and_are_not_solved_for() -> None:
     assert applied(graph, "concat[axis=0](x, y) => concat[axis=0](x, x)") is None, "n is not said to be ?"
 
 
-def test_no_constant_of_open_size_is_made() -> None:
-    for size, applies in ((4, True), (symbol("n"), False)):
+@pytest.mark.parametrize(
+    ("rule", "may_be_open"),
+    [
+        ("tanh(x) => sub(ones(), sub(ones(), tanh(x)))", True),
+        ("tanh(x) => sub(tanh(x), full[value=0]())", True),
+        ("tanh(x) => matmul(identity_matrix(), tanh(x))", False),
+    ],
+)
+def test_constants_of_open_size_are_those_of_one_number(rule: str, may_be_open: bool) -> None:  # noqa: FBT001
+    for size, applies in ((4, True), (symbol("n"), may_be_open)):
         editor = Graph.empty().edit()
         x = editor.add(Input("x", TensorType(ElementType.FLOAT, (size, 3)))).value
         editor.set_outputs((editor.add(Tanh(), (x,)).value,))
-        rewrite = applied(editor.build(), "tanh(x) => sub(ones(), sub(ones(), tanh(x)))")
-        assert (rewrite is not None) is applies
+        assert (applied(editor.build(), rule) is not None) is applies
 
 
 def test_a_double_precision_graph_takes_no_single_precision_constants() -> None:

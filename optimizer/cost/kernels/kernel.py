@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from superopt.errors import IllTypedError
 from superopt.ir.dimensions import symbol
 from superopt.ir.graph import Graph, GraphOperator, Input, NodeId, Value, Weight
 from superopt.ir.types import ElementType, TensorType
@@ -131,6 +132,14 @@ class Kernel:
         """Its product, with the types of the operands; None without one or with several."""
         products = [step for step in self.steps if traits(step.operator.name).product]
         return (products[0].operator, self._operand_types(products[0])) if len(products) == 1 else None
+
+    def fits(self, step: KernelStep) -> bool:
+        """Whether the types of a step follow from those of its operands. At assumed sizes that are smaller
+        than windows they do not: each size is taken for 1 at least."""
+        try:
+            return step.operator.infer(*self._operand_types(step)) == step.types
+        except IllTypedError:
+            return False
 
     def _flops(self, step: KernelStep) -> int:
         return number_of(step.operator.work(self._operand_types(step), step.types).flops)

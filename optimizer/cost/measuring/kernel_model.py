@@ -8,6 +8,7 @@ from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io import build_model
 from superopt.ops.base import attributes_of
 from superopt.ops.opaque import Opaque
+from superopt.ops.traits import traits
 from superopt.optimizer.cost.kernels.kernel import Kernel
 from superopt.optimizer.cost.machine import bytes_of
 from superopt.optimizer.cost.measuring.random_content import DTYPES, array_of, shape_of, signed_array_of
@@ -20,8 +21,11 @@ _MAX_BYTES = 96 * 2**20
 
 
 def can_be_built(kernel: Kernel) -> bool:
-    """Whether the kernel can be built as a model of reasonable size with concrete shapes."""
+    """Whether the kernel can be built as a model of reasonable size with concrete shapes, into which all its
+    windows fit: some poolings without outputs end the process of ONNX Runtime by a signal."""
     if kernel.opaque and kernel.origin is None:
+        return False
+    if any(traits(step.operator.name).windowed and not kernel.fits(step) for step in kernel.steps):
         return False
     types = [*(source.type for source in kernel.sources), *kernel.output_types]
     return all(t.element in DTYPES for t in types) and sum(map(bytes_of, types)) <= _MAX_BYTES

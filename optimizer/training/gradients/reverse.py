@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from superopt.equations.adjoints import Adjoint
@@ -210,9 +210,20 @@ def _is_constant_between_steps(node: Node) -> bool:
     return isinstance(node.operator, Opaque) and node.operator.op_type in _CONSTANT_BETWEEN_STEPS
 
 
+def followed_inputs(graph: Graph, node: NodeId) -> Iterator[Value]:
+    """Yield the inputs of a node to which gradients of its outputs may lead."""
+    operator = graph[node].operator
+    if _is_constant_between_steps(graph[node]):
+        return
+    conditions = operator.conditions if isinstance(operator, Operator) else ()
+    for slot, value in enumerate(graph[node].inputs):
+        if slot not in conditions and may_vary(graph.type_of(value)):
+            yield value
+
+
 def may_vary(type_: ValueType) -> bool:
     """Whether values of the type can have gradients: all but integers, truth values and texts."""
     return not isinstance(type_, TensorType) or type_.element.is_float
 
 
-__all__ = ["Gradients", "NoGradientError", "differentiate", "may_vary"]
+__all__ = ["Gradients", "NoGradientError", "differentiate", "followed_inputs"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from superopt.ir.dimensions import product
 from superopt.ir.graph import Node
 from superopt.onnx_io.emit.bilinear_form import Axis, Form, floats
 from superopt.onnx_io.emit.recipes import Emission
@@ -34,17 +33,17 @@ def open_shapes(emission: Emission, node: Node, form: Form) -> RuntimeShapes | N
     rows, columns = form.rows, form.columns
     height, width = rows.tiles_of(outputs[0]), columns.tiles_of(outputs[1])
     maps = form.outputs * rows.points
-    computed = width * columns.tiling.step
+    computed = (width, columns.tiling.step)
     ends = {rows.number: outputs[0], columns.number: outputs[1]}
     return RuntimeShapes(
         emission,
         node.id,
         {
-            "products by column": (samples, columns.points, product((maps, height, width))),
+            "products by column": (samples, columns.points, (maps, height, width)),
             "rows of tiles": (samples, maps, height, computed),
-            "products by row": (samples, rows.points, product((form.outputs, height, computed))),
-            "lines apart": (samples, rows.tiling.step, product((form.outputs, height)), computed),
-            "lines together": (samples, form.outputs, height * rows.tiling.step, computed),
+            "products by row": (samples, rows.points, (form.outputs, height, *computed)),
+            "lines apart": (samples, rows.tiling.step, (form.outputs, height), computed),
+            "lines together": (samples, form.outputs, (height, rows.tiling.step), computed),
             "outputs": tuple(ends[axis.number] for axis in form.partial),
             "samples": (samples, 1, 1),
         },

@@ -51,7 +51,7 @@ def reduction(emission: Emission, node: Node) -> Recipe:
 
 def _product(emission: Emission, node: Node, data: TensorType, axis: int) -> Recipe:
     """A product with a row of ones, or of shares, for each sample."""
-    samples, others = product(data.shape[:axis]), product(data.shape[axis + 1 :])
+    samples, others = data.shape[:axis] or (1,), data.shape[axis + 1 :] or (1,)
     size = known(node.operator.name, data.shape[axis])
     row = np.full((1, size), 1 / size if isinstance(node.operator, ReduceMean) else 1.0)
     result = emission.type(node.value).shape
@@ -63,7 +63,7 @@ def _product(emission: Emission, node: Node, data: TensorType, axis: int) -> Rec
         nodes = TensorNodes(writer, data.element)
         shape = shapes.writing(writer, operands[1:])
         matrix = nodes.numbers(row)
-        if not isinstance(samples, int):
+        if not isinstance(product(samples), int):
             matrix = writer.calculated("Expand", [matrix, shape("samples")])
         sums = nodes.node("MatMul", [matrix, nodes.node("Reshape", [operands[0], shape("flat")])])
         nodes.node("Reshape", [sums, shape("result")], output=outputs[0])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from typing import TypeAlias
 
 import numpy as np
 from onnx import TensorProto
 
-from superopt.ir.dimensions import Atom, Dimension, FloorDivision, Monomial, symbols_of
+from superopt.ir.dimensions import Atom, Dimension, FloorDivision, Monomial, product, symbols_of
 from superopt.ir.graph import NodeId
 from superopt.onnx_io.emit.recipes import Emission, Operand, Writer
 
@@ -15,13 +17,18 @@ _MAX_TAKES_INTEGERS = 12
 """The operator set since which Max takes integers."""
 
 
+Size: TypeAlias = "Dimension | tuple[Dimension, ...]"
+"""A dimension, or the dimensions of which it is the product."""
+
+
 class RuntimeShape:
     """A shape as an ONNX tensor: an initialiser if all dimensions are known, else computed at run time.
     ``reader`` is the node that uses it."""
 
-    def __init__(self, emission: Emission, reader: NodeId, dimensions: Sequence[Dimension]) -> None:
-        self._dimensions = tuple(dimensions)
-        labels = sorted(set[str]().union(*(symbols_of(dimension) for dimension in dimensions)))
+    def __init__(self, emission: Emission, reader: NodeId, sizes: Sequence[Size]) -> None:
+        self._factors = [size if isinstance(size, tuple) else (size,) for size in sizes]
+        self._dimensions = [product(factors) for factors in self._factors]
+        labels = sorted(set[str]().union(*map(symbols_of, self._dimensions)))
         self._sources = {label: emission.symbol_source(label, reader) for label in labels}
 
     @property
@@ -44,7 +51,10 @@ class RuntimeShape:
         known = [dimension for dimension in self._dimensions if isinstance(dimension, int)]
         if len(known) == len(self._dimensions):
             return integers(writer, known)
-        parts = [self._size(writer, dimension, sizes) for dimension in self._dimensions]
+        parts = [
+            self._product(writer, [self._size(writer, each, sizes) for each in factors])
+            for factors in self._factors
+        ]
         return parts[0] if len(parts) == 1 else writer.calculated("Concat", parts, {"axis": 0})
 
     def _size(self, writer: Writer, dimension: Dimension, sizes: dict[str, str]) -> str:
@@ -67,12 +77,13 @@ class RuntimeShape:
             factors = [self._atom(writer, atom, sizes) for atom in monomial]
             if coefficient != 1 or not factors:
                 factors.append(integers(writer, [coefficient]))
-            product = factors[0]
-            for factor in factors[1:]:
-                product = writer.calculated("Mul", [product, factor])
-            total = product if total is None else writer.calculated("Add", [total, product])
+            term = self._product(writer, factors)
+            total = term if total is None else writer.calculated("Add", [total, term])
         assert total is not None, "a symbolic dimension has terms"
         return total
+
+    def _product(self, writer: Writer, factors: Sequence[str]) -> str:
+        return reduce(lambda one, other: writer.calculated("Mul", [one, other]), factors)
 
     def _atom(self, writer: Writer, atom: Atom, sizes: dict[str, str]) -> str:
         if isinstance(atom, FloorDivision):
@@ -84,7 +95,7 @@ class RuntimeShape:
 class RuntimeShapes:
     """Shapes by name that one node may use."""
 
-    def __init__(self, emission: Emission, reader: NodeId, shapes: Mapping[str, Sequence[Dimension]]) -> None:
+    def __init__(self, emission: Emission, reader: NodeId, shapes: Mapping[str, Sequence[Size]]) -> None:
         self._shapes = {name: RuntimeShape(emission, reader, shape) for name, shape in shapes.items()}
 
     @property

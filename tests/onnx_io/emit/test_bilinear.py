@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,6 +24,7 @@ from superopt.ops.bilinear.convolution import BilinearConv, FilterTransform
 from superopt.ops.bilinear.filter_algorithms import FilterAlgorithm
 from superopt.ops.elementwise.affine import BiasAdd
 from superopt.ops.images.convolution import Conv
+from superopt.ops.images.pooling import MaxPool
 from superopt.ops.images.windows import Padding
 from superopt.rewriting import apply_match, find_matches, substitutions_of
 from tests.onnx_io.kit import operators, session
@@ -43,6 +45,7 @@ class Case:
     element: ElementType = ElementType.FLOAT
     opset: int = 17
     open_axes: tuple[int, ...] = ()
+    pool: MaxPool | None = None
 
     def __str__(self) -> str:
         return self.name
@@ -72,6 +75,8 @@ class Case:
         """The convolution in those tiles, or the plain one."""
         editor = Graph.empty().edit()
         image = editor.add(Input("x", TensorType(self.element, self.shape))).value
+        if self.pool is not None:
+            image = editor.add(self.pool, [image]).value
         kernel, bias = (
             editor.add(Weight(label, TensorType(self.element, array.shape))).value
             for label, array in self.weights.items()
@@ -222,6 +227,22 @@ def test_sizes_of_the_image_may_be_open(case: Case, axes: tuple[int, ...]) -> No
         assert got.shape == expected.shape
         limit = TOLERANCES[case.element] * np.abs(expected).max()
         np.testing.assert_allclose(got, expected, rtol=0, atol=limit)
+
+
+@pytest.mark.parametrize(("kernel", "stride"), [(2, 2), (3, 2), (3, 3)])
+@pytest.mark.parametrize("case", [ROWS, COLUMNS, BOTH], ids=str)
+def test_an_image_may_be_smaller_than_the_window_of_a_pooling_before(
+    case: Case, kernel: int, stride: int
+) -> None:
+    """Then the pooling has one output in ONNX Runtime, and so have the sizes that follow from it."""
+    pool = MaxPool(kernel=(kernel, kernel), stride=(stride, stride))
+    case = replace(case, open_axes=(2, 3), pool=pool)
+    models = [session(case.built(tiles)) for tiles in (case.tiles, (0, 0))]
+    fitting = [size for size in (1, 2, 3, 4, 7, 20) if size > kernel - stride]
+    for sizes in itertools.product(fitting, repeat=2):
+        image = np.random.default_rng(1).normal(size=(1, 6, *sizes)).astype(np.float32)
+        (got,), (expected,) = (model.run(None, {"x": image}) for model in models)
+        np.testing.assert_allclose(got, expected, rtol=0, atol=2e-5 * np.abs(expected).max())
 
 
 def test_all_but_channels_may_be_open_and_the_batch_empty() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import onnx.parser
 import pytest
 
+from superopt.errors import InvalidModelError
 from superopt.step_options import StepSettings
 from superopt.training import Step, train_graph
 
@@ -65,3 +66,29 @@ def test_gradients_are_those_of_numpy(name: str) -> None:
         change = x @ unit if name == "rounded" else forward(x @ unit)
         gradient[place] = np.sum(cotangent * change)
     np.testing.assert_allclose(w - step.states["w"], gradient, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("operator", ["Floor", "Ceil", "Round", "Sign"])
+def test_parameters_that_the_loss_depends_on_in_steps_only_are_not_trained(operator: str) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[N,4] x) => (float[N,3] y)'
+        f"{{ h = MatMul(x, w) f = {operator}(h) y = Add(f, b) }}"
+    )
+    random = np.random.default_rng(0)
+    contents = {"w": random.normal(size=(4, 3)), "b": random.normal(size=3)}
+    model.graph.initializer.extend(
+        onnx.numpy_helper.from_array(content.astype(np.float32), name) for name, content in contents.items()
+    )
+    built = train_graph(model, StepSettings.from_json({"loss": "mse"})).step
+    assert built.unreached == ("w",)
+    with pytest.raises(InvalidModelError, match="constant in all of w"):
+        train_graph(_without_sum(model), StepSettings.from_json({"loss": "mse"}))
+
+
+def _without_sum(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model without the parameter that is added at the end."""
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    changed.graph.node[-1].CopyFrom(onnx.helper.make_node("Identity", ["f"], ["y"]))
+    del changed.graph.initializer[1]
+    return changed

@@ -81,7 +81,7 @@ def _summary(built: StepGraph, out: Path) -> Mapping[str, object]:
         lines["precision"] = step.precision.sentence()
     if step.unreached:
         lines["not trained"] = (
-            f"{', '.join(step.unreached)}: the loss does not depend on them, or by integers only"
+            f"{', '.join(step.unreached)}: the loss does not depend on them, or only in steps, as by integers"
         )
     if step.notes:
         lines["notes"] = list(step.notes)
