@@ -233,7 +233,7 @@ def _class_count(type_: TensorType, axis: int) -> int:
         )
     if count < _LEAST_CLASSES:
         raise InvalidModelError(
-            f"loss {CROSS_ENTROPY}: expected at least {_LEAST_CLASSES} classes on axis {axis} of {type_}, got "
+            f"loss {CROSS_ENTROPY}: expected {_LEAST_CLASSES} or more classes on axis {axis} of {type_}, got "
             f"{count}, for which the loss is always 0; choose another --loss, or another --class-axis"
         )
     return count

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -61,13 +61,19 @@ def copy_without_graph(model: onnx.ModelProto) -> onnx.ModelProto:
 def copy_with_initializers(model: onnx.ModelProto, initializers: Iterable[TensorProto]) -> onnx.ModelProto:
     """A copy that shares nothing with the model and has other initialisers. Tensors are copied one by one: a
     message over 2 GB cannot be copied in one piece."""
+    copy = copy_without(model, ("initializer",))
+    copy.graph.initializer.extend(initializers)
+    return copy
+
+
+def copy_without(model: onnx.ModelProto, fields: Collection[str]) -> onnx.ModelProto:
+    """A copy of a model without some of the lists of its graph, by their names."""
     copy = copy_without_graph(model)
     for field, value in model.graph.ListFields():
         if not field.is_repeated:
             setattr(copy.graph, field.name, value)
-        elif field.name != "initializer":
+        elif field.name not in fields:
             getattr(copy.graph, field.name).extend(value)
-    copy.graph.initializer.extend(initializers)
     return copy
 
 

@@ -13,9 +13,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from superopt.ir import Plan
 from superopt.onnx_io import LoweredModel, lift, load_model, lower
-from superopt.onnx_io.bodies.branches import with_known_branches
 from superopt.onnx_io.bodies.functions import with_functions_inlined
 from superopt.onnx_io.bodies.rewriting import Body, BodyRewriting
+from superopt.onnx_io.bodies.states import with_simple_control_flow
 from superopt.optimizer.canonical import canonicalise
 from superopt.optimizer.cost import GraphCost, Sizes
 from superopt.optimizer.search import Backtracking, RuleSet, SearchLimits, Watch
@@ -305,7 +305,7 @@ def rewritten_at_whim(model: onnx.ModelProto, rules: RuleSet, seed: int) -> tupl
     def rewrite(body: Body) -> LoweredModel | None:
         nonlocal changed
         prefix = f"{body.path}/"
-        inner = rewriting.enter(with_known_branches(body.source, _loads, prefix=prefix), prefix)
+        inner = rewriting.enter(with_simple_control_flow(body.source, _loads, prefix=prefix), prefix)
         lifted = lift(inner)
         start = canonicalise(lifted)
         sizes = Sizes(lifted.graph, dict.fromkeys(lifted.symbols, 2))
@@ -317,7 +317,7 @@ def rewritten_at_whim(model: onnx.ModelProto, rules: RuleSet, seed: int) -> tupl
         changed += 1
         return lower(lifted, found.best.graph, Plan())
 
-    source = with_known_branches(with_functions_inlined(load_model(model)), _loads)
+    source = with_simple_control_flow(with_functions_inlined(load_model(model)), _loads)
     rewriting = BodyRewriting(source.proto, rewrite)
     rewritten = rewriting.enter(source)
     lifted = lift(rewritten)

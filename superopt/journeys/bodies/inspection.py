@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from superopt.onnx_io import SourceModel, lift
-from superopt.onnx_io.bodies.branches import with_known_branches
 from superopt.onnx_io.bodies.rewriting import Body, BodyRewriting, Refused
+from superopt.onnx_io.bodies.states import with_simple_control_flow
 from superopt.optimizer.pipeline.runnable import loads_lowered
 
 
@@ -28,7 +28,7 @@ def inspected_bodies(source: SourceModel) -> tuple[InspectedBody, ...]:
 
     def visit(body: Body) -> None:
         prefix = f"{body.path}/"
-        inner = with_known_branches(body.source, loads_lowered, prefix=prefix)
+        inner = with_simple_control_flow(body.source, loads_lowered, prefix=prefix)
         rewriting.enter(inner, prefix)
         found[body.path] = InspectedBody(body.path, len(body.graph.node), len(lift(inner).opaque))
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from superopt import optimizer
 from superopt.errors import INTERNAL_ERROR, InvalidInputError, MissingServiceError, UnprovedRuleError
 from superopt.onnx_io import LiftedModel, LoweredModel, SourceModel, lift
-from superopt.onnx_io.bodies.branches import with_known_branches
 from superopt.onnx_io.bodies.functions import with_functions_inlined
 from superopt.onnx_io.bodies.loops import may_not_end
 from superopt.onnx_io.bodies.rewriting import Body, BodyRewriting, Refused, has_bodies, nodes_in_bodies
+from superopt.onnx_io.bodies.states import with_simple_control_flow
 from superopt.onnx_io.changes.freezing import sizes_at
 from superopt.onnx_io.protos import nodes_within
 from superopt.optimizer import CancelToken, Options, Report
@@ -61,7 +61,7 @@ def is_only_slower(report: Report) -> bool:
 def expanded(source: SourceModel, keep: Sequence[str]) -> SourceModel:
     """The model with calls of its own functions, and If nodes with known conditions, replaced by what they
     run."""
-    return with_known_branches(with_functions_inlined(source, keep), loads_lowered, keep)
+    return with_simple_control_flow(with_functions_inlined(source, keep), loads_lowered, keep)
 
 
 @dataclass(eq=False)
@@ -119,7 +119,9 @@ class BodyOptimization:
 
     def _optimized(self, body: Body) -> LoweredModel | None:
         nodes = len(body.graph.node)
-        source = with_known_branches(body.source, loads_lowered, self.options.keep, prefix=f"{body.path}/")
+        source = with_simple_control_flow(
+            body.source, loads_lowered, self.options.keep, prefix=f"{body.path}/"
+        )
         source = self._rewriting.enter(source, f"{body.path}/")
         try:
             report, model = self._judged(source, body.path, nodes)

@@ -9,8 +9,8 @@ from superopt import optimizer
 from superopt.errors import InvalidFileError
 from superopt.journeys.bodies.optimizing import expanded
 from superopt.onnx_io import LoweredModel, SourceModel, lift, lower
-from superopt.onnx_io.bodies.branches import with_known_branches
 from superopt.onnx_io.bodies.rewriting import Body, BodyRewriting
+from superopt.onnx_io.bodies.states import with_simple_control_flow
 from superopt.onnx_io.protos import nodes_within
 from superopt.optimizer import plan_of, recorded_trace
 from superopt.optimizer.canonical import canonicalise
@@ -65,7 +65,7 @@ class _Repetition:
 
     def _rewrite(self, body: Body) -> LoweredModel | None:
         prefix = f"{body.path}/"
-        inner = with_known_branches(body.source, loads_lowered, self._keep, prefix=prefix)
+        inner = with_simple_control_flow(body.source, loads_lowered, self._keep, prefix=prefix)
         inner = self._rewriting.enter(inner, prefix)
         self.sources[body.path] = inner
         if body.path not in self._traces:

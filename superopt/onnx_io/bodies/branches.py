@@ -22,7 +22,7 @@ from superopt.onnx_io.files.external import stored_tensor
 from superopt.onnx_io.files.saving import LoweredModel
 from superopt.onnx_io.files.source import SourceModel
 from superopt.onnx_io.lowering.writing import PREFIX
-from superopt.onnx_io.protos import IR_WITH_FREE_INITIALIZERS, copy_without_graph, free_names, names_within
+from superopt.onnx_io.protos import IR_WITH_FREE_INITIALIZERS, copy_without, free_names, names_within
 from superopt.onnx_io.sizes.declarations import without_false_types
 from superopt.onnx_io.sizes.inference import infer_types
 
@@ -98,13 +98,8 @@ class _Branch:
 def _replaced(source: SourceModel, found: Mapping[int, Place], prefix: str) -> SourceModel:
     model = source.proto
     times = Counter(names_within(model.graph))
-    result = copy_without_graph(model)
+    result = copy_without(model, ("node", "initializer", "value_info"))
     graph = result.graph
-    for entry, value in model.graph.ListFields():
-        if not entry.is_repeated:
-            setattr(graph, entry.name, value)
-        elif entry.name not in ("node", "initializer", "value_info"):
-            getattr(graph, entry.name).extend(value)
     graph.initializer.extend(map(light, model.graph.initializer))
     tensors = dict(source.tensors)
     gone: set[str] = set()
