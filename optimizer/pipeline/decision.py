@@ -18,7 +18,7 @@ from superopt.optimizer.check.interval import DOUBT
 from superopt.optimizer.cost import GraphCost, Target
 from superopt.optimizer.cost.runtime.session import Array, ModelFile, RuntimeRefusedError
 from superopt.optimizer.pipeline.judge import REFUSED, Equality
-from superopt.optimizer.pipeline.reporting.sizes import SmallerSizes
+from superopt.optimizer.pipeline.reporting.sizes import SpeedUpAt
 from superopt.optimizer.pipeline.selection import MEASURED_OBJECTIVES
 from superopt.optimizer.pipeline.verdict import Ablation, PricedVariant, Verdict
 from superopt.optimizer.pipeline.write import plan_of
@@ -59,7 +59,8 @@ class Decision:
     """Judges variants of one model. The interval must exclude ratios up to ``minimal_ratio``. A variant that
     is not faster is accepted with probability ``DOUBT`` at most, however many variants are tried: each has
     half the error probability of the previous one. Nothing is started that cannot finish in time. ``without``
-    removes rules from a variant, ``families`` divides its steps."""
+    removes rules from a variant, ``families`` divides its steps. ``smaller`` and ``given`` tell the gain at
+    smaller sizes, and over the model before its sizes were frozen."""
 
     equality: Equality
     feeds: Mapping[str, Array]
@@ -69,6 +70,8 @@ class Decision:
     families: Callable[[PricedVariant], Families]
     verdicts: list[Verdict[PricedVariant]]
     ablations: list[Ablation] = field(default_factory=list["Ablation"])
+    smaller: SpeedUpAt | None = None
+    given: SpeedUpAt | None = None
     _judgements: int = 0
     _executed: Executed | None = None
 
@@ -158,22 +161,56 @@ class Decision:
         """Times the original and another model in a share of the remaining time, or in the longest one."""
         return self._compared(self._original.timed_file, model, share, longest, doubt)
 
-    def at_smaller_sizes(self, model: LoweredModel, sizing: Sizing) -> SmallerSizes | None:
+    def compare_elsewhere(self, verdict: Verdict[PricedVariant], sizing: Sizing) -> None:
+        """Times the accepted model at smaller sizes; if sizes were frozen, what is returned beside the model
+        as it was given."""
+        if verdict.model is not None and verdict.comparison is not None:
+            self.smaller = self._at_smaller_sizes(verdict.model, sizing)
+        self.given = self._beside_given(verdict.model)
+
+    def _at_smaller_sizes(self, model: LoweredModel, sizing: Sizing) -> SpeedUpAt | None:
         """The speed-up of a model at a quarter of the sizes of open dimensions; None if these are as small as
         can be, the model does not run at smaller ones, or no time is left."""
-        schedule, original = self._schedule, self._original
         smaller = {name: max(1, size // _DIVISOR) for name, size in sizing.sizes.items()}
+        if smaller == sizing.sizes:
+            return None
+        return self._speed_up_at(
+            smaller,
+            lambda: self._original.timed_file,
+            lambda: self._original.to_time(model, "smaller"),
+            lambda: sizing.plan.draw(np.random.default_rng(0), smaller, SCALES[0]),
+        )
+
+    def _beside_given(self, model: LoweredModel | None) -> SpeedUpAt | None:
+        """The speed-up over the model with open sizes; None if no sizes were frozen, the model was changed in
+        other ways, too, or no time is left."""
+        source, original = self._original.prepared.request.lifted.source, self._original
+        if not source.frozen or source.adapted:
+            return None
+        return self._speed_up_at(
+            source.frozen,
+            lambda: original.to_time(LoweredModel.of_derived(source.received), "given"),
+            lambda: original.timed_file if model is None else original.to_time(model, "frozen"),
+            lambda: self.feeds,
+        )
+
+    def _speed_up_at(
+        self,
+        sizes: Mapping[str, int],
+        before: Callable[[], ModelFile],
+        after: Callable[[], ModelFile],
+        feeds: Callable[[], Mapping[str, Array]],
+    ) -> SpeedUpAt | None:
+        schedule = self._schedule
         seconds = min(_SMALLER_SECONDS, _SMALLER_SHARE * schedule.left)
-        if smaller == sizing.sizes or original.is_large or 4 * schedule.running > seconds:
+        if self._original.is_large or 4 * schedule.running > seconds:
             return None
         try:
-            feeds = sizing.plan.draw(np.random.default_rng(0), smaller, SCALES[0])
-            file = original.to_time(model, "smaller")
             share = seconds / schedule.left
-            compared = self._compared(original.timed_file, file, share, feeds=feeds)
+            compared = self._compared(before(), after(), share, feeds=feeds())
         except (RuntimeRefusedError, UnsupportedError):
             return None
-        return SmallerSizes(smaller, compared.ratio, compared.low, compared.high)
+        return SpeedUpAt(sizes, compared.ratio, compared.low, compared.high)
 
     def _compared(
         self,

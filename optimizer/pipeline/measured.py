@@ -31,7 +31,7 @@ from superopt.optimizer.pipeline.judge import Equality, NotRunError, Trial, Unch
 from superopt.optimizer.pipeline.original import Original
 from superopt.optimizer.pipeline.prepare import Prepared, refusal_of
 from superopt.optimizer.pipeline.reporting.report import CostSummary, MemorySummary, Report, SearchSummary
-from superopt.optimizer.pipeline.reporting.sizes import SizesSummary, SmallerSizes
+from superopt.optimizer.pipeline.reporting.sizes import SizesSummary
 from superopt.optimizer.pipeline.schedule import SearchTime
 from superopt.optimizer.pipeline.second_look import at_second_look
 from superopt.optimizer.pipeline.verdict import PricedVariant, Verdict, most_promising
@@ -104,7 +104,6 @@ class MeasuredTrial(Trial[PricedVariant]):
         self._reserved = 0.0
         self._decision: Decision | None = None
         self._misdeclared: tuple[str, ...] = ()
-        self._smaller: SmallerSizes | None = None
         if isinstance(objective, Latency):
             objective.is_cut_short = lambda: self._request.cancel.is_interrupted
 
@@ -173,8 +172,8 @@ class MeasuredTrial(Trial[PricedVariant]):
         if not verdict.accepted and variant.canonical and verdict.variant.trace:
             start = variant.start
             verdict = decision.decide(replace(variant, graph=start.graph, trace=(), cost=start))
-        if verdict.model and verdict.comparison and self._sizing:
-            self._smaller = decision.at_smaller_sizes(verdict.model, self._sizing)
+        if self._sizing is not None:
+            decision.compare_elsewhere(verdict, self._sizing)
         return verdict
 
     def _judge(self, variant: PricedVariant) -> Verdict[PricedVariant]:
@@ -375,8 +374,9 @@ class MeasuredTrial(Trial[PricedVariant]):
         timed = sizing.plan.sizes_of(decision.feeds) if decision is not None and is_timed else None
         apart = tuple(sorted(self._request.lifted.source.apart))
         checked = () if equivalence is None else equivalence.sizes
-        smaller = None if self.accepted is None else self._smaller
-        return SizesSummary(sizing.sizes, checked, timed, sizing.guessed, apart, smaller)
+        smaller = None if decision is None or self.accepted is None else decision.smaller
+        given = None if decision is None else decision.given
+        return SizesSummary(sizing.sizes, checked, timed, sizing.guessed, apart, smaller, given)
 
     def _explanation(self, chosen: PricedVariant | None) -> Explanation | None:
         """None where nothing was priced, the job was cancelled, or the explanation fails: it must not affect

@@ -112,7 +112,7 @@ def _print_summary(report: Report, document: JsonObject, output: Output, warning
     pairs: dict[str, object] = {
         "model": f"{model.name}: {several(model.nodes_before, 'node')}, "
         f"{len(model.opaque)} opaque{computing}{replaceable}",
-        **frozen_pairs(asdict(model)),
+        **frozen_pairs(asdict(model), report.sizes.to_json()),
         **training_pairs(report.training),
         "rules": f"{report.rules.loaded} loaded, {report.rules.matched} matched, "
         f"{report.rules.applied} applied",

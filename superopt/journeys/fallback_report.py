@@ -70,6 +70,7 @@ def fallback_report(
             "request": "",
             "apart": [],
             "smaller": None,
+            "given": None,
         },
         "measured": None,
         "equivalence": {

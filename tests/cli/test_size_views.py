@@ -59,6 +59,10 @@ def test_checked_sizes_in_a_summary() -> None:
 def test_frozen_sizes_in_a_summary() -> None:
     assert frozen_pairs({"frozen": PRICED}) == {"frozen": "for batch=1 seq=128 only"}
     assert frozen_pairs({"frozen": {}}) == frozen_pairs(None) == {}
+    given = {"sizes": PRICED, "ratio": 0.96, "low": 0.951, "high": 0.97}
+    assert frozen_pairs({"frozen": PRICED}, {"given": given}) == {
+        "frozen": "for batch=1 seq=128 only; 0.96 (0.95 to 0.97) times as fast as the model with open sizes"
+    }
 
 
 def test_what_was_changed_on_request_is_said() -> None:

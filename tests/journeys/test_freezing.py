@@ -75,7 +75,7 @@ def test_the_written_model_is_for_these_sizes(
     report = report_of(path, "--freeze", "n=3", "--freeze", "t=16", "--max-candidates", str(candidates))
     shown = capsys.readouterr().out
     assert "frozen" in shown
-    assert "for n=3 t=16 only\n" in shown
+    assert "for n=3 t=16 only" in shown
     out = path.with_name("out.onnx")
     content = out.read_bytes()
     assert set(operators(content).split()) <= {"Reshape", "MatMul"}
@@ -88,6 +88,14 @@ def test_the_written_model_is_for_these_sizes(
     assert run(["replay", str(path), str(path.with_name("report.json")), "-o", str(again)]) == 0
     assert again.read_bytes() == content
     assert run(["check", str(path), str(out)]) == 0
+
+
+def test_what_is_gained_over_the_given_model_is_told(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = report_of(path, "--freeze", "n=3", "--freeze", "t=16")["sizes"]["given"]
+    assert given["sizes"] == {"n": 3, "t": 16}
+    assert 0 < given["low"] <= given["ratio"] <= given["high"]
+    assert "times as fast as the model with open sizes" in capsys.readouterr().out
+    assert report_of(path, "--dim", "n=3", "--dim", "t=16")["sizes"]["given"] is None
 
 
 def test_what_is_not_frozen_stays_open(path: Path) -> None:

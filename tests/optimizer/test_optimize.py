@@ -73,7 +73,7 @@ def test_the_report_has_the_documented_fields(costs: MemoryCostStore) -> None:
     }
     assert fields == {
         "schema": "int",
-        "sizes": ["apart", "checked", "guessed", "priced", "request", "smaller", "timed"],
+        "sizes": ["apart", "checked", "given", "guessed", "priced", "request", "smaller", "timed"],
         "model": [
             "adapted", "computing_sizes", "frozen", "name", "nodes_after", "nodes_before", "opaque",
             "overridable", "sha256", "warnings",

@@ -73,6 +73,7 @@ def test_a_gain_at_guessed_sizes_says_so(costs: MemoryCostStore) -> None:
         "guessed": ["tokens"],
         "request": "--dim tokens=128",
         "apart": [],
+        "given": None,
     }
     assert isinstance(smaller, dict)
     assert smaller["sizes"] == {"tokens": 32}

@@ -95,6 +95,7 @@ def _many() -> dict[str, object]:
             "request": "--dim seq=128",
             "apart": [],
             "smaller": {"sizes": {"batch": 1, "seq": 32}, "ratio": 0.9, "low": 0.8, "high": 0.95},
+            "given": None,
         },
         "model": {"name": "large", "sha256": "0" * 64, "opaque": opaque, **counts},
         "parallel": {

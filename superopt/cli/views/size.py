@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 
-def frozen_pairs(section: object) -> dict[str, object]:
+def frozen_pairs(section: object, sizes: object = None) -> dict[str, object]:
     """Summary lines from a report's ``model`` about what was changed before it was optimised, and the sizes
-    that it was frozen at; none for a model as it was given."""
+    that it was frozen at, with what that gains from its ``sizes``; none for a model as it was given."""
     from superopt.optimizer.pipeline.reporting.sizes import written
 
     model = cast("Mapping[str, object]", section or {})
     frozen = cast("Mapping[str, int]", model.get("frozen") or {})
     adapted = cast("Sequence[str]", model.get("adapted") or ())
     changed = {"changed": " and ".join(adapted)} if adapted else {}
-    return {**changed, **({"frozen": f"for {written(frozen)} only"} if frozen else {})}
+    given = cast("Mapping[str, object]", sizes or {}).get("given")
+    gain = f"; {_speed_up(given)} as the model with open sizes" if given else ""
+    return {**changed, **({"frozen": f"for {written(frozen)} only{gain}"} if frozen else {})}
 
 
 def checked_pairs(checked: Sequence[Mapping[str, int]]) -> dict[str, object]:
@@ -55,6 +57,9 @@ def _at_smaller(section: Mapping[str, object] | None) -> str:
 
     if section is None:
         return ""
-    ratio, low, high = (cast("float", section[name]) for name in ("ratio", "low", "high"))
-    smaller = written(cast("Mapping[str, int]", section["sizes"]))
-    return f"at {smaller}: {ratio:.2f} ({low:.2f} to {high:.2f}) times as fast"
+    return f"at {written(cast('Mapping[str, int]', section['sizes']))}: {_speed_up(section)}"
+
+
+def _speed_up(section: object) -> str:
+    found = cast("Mapping[str, float]", section)
+    return f"{found['ratio']:.2f} ({found['low']:.2f} to {found['high']:.2f}) times as fast"

@@ -146,7 +146,7 @@ def _summarise(ended: Optimization, report: Mapping[str, object], output: Output
     measured = report.get("measured")
     pairs: dict[str, object] = {
         "optimization": ended.id,
-        **frozen_pairs(report.get("model")),
+        **frozen_pairs(report.get("model"), report.get("sizes")),
         **training_pairs(report.get("training")),
         **size_pairs(report.get("sizes")),
     }
