@@ -78,6 +78,14 @@ def test_the_original_comes_out_with_the_reason(
     assert sorted(path.name for path in model.parent.iterdir()) == ["net.onnx", "out.onnx", "report.json"]
 
 
+def test_a_bug_while_a_step_is_built_is_an_internal_error(model: Path) -> None:
+    job = _job(model, "have_a_bug")
+    step = replace(job, options={**job.options, "objective": "training"})
+    said = r"^net\.onnx: the training step could not be built: ZeroDivisionError: a bug"
+    with pytest.raises(RuntimeError, match=said):
+        run_job(step)
+
+
 def test_a_limit_that_was_not_looked_at_is_told_of(model: Path) -> None:
     job = _job(model, "loop")
     limited = replace(job, options={**job.options, "memory_limit": 1000})

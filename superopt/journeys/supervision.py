@@ -316,12 +316,15 @@ def _reason(job: Job, ending: child.Ending, state: Mapping[str, object]) -> tupl
 
 
 def _original(job: Job, state: JsonObject, why: str, is_broken: bool) -> Outcome:  # noqa: FBT001
-    """Writes the original and its reports. Raises InvalidModelError if the original cannot be read, and
-    InvalidOptionError if it is a training step that was not built."""
+    """Writes the original and its reports. Raises InvalidModelError if the original cannot be read. For a
+    training step that was not built, raises InvalidOptionError, or RuntimeError after an internal error."""
     if ORIGINAL in state:
         job = replace(job, model=_subject(job, state))
     elif _builds_step(job):
-        raise InvalidOptionError(f"{job.model.name}: the training step could not be built: {why}")
+        what = f"{job.model.name}: the training step could not be built"
+        if is_broken:
+            raise RuntimeError(f"{what}: {why.removeprefix(f'{INTERNAL_ERROR}: ')}")
+        raise InvalidOptionError(f"{what}: {why}")
     if job.options.get("memory_limit") is not None:
         why += "; no order of its operators within the memory limit was found by then"
     shown = job.called or job.model
