@@ -27,7 +27,10 @@ LABELS, TARGETS = "labels", "targets"
 
 _OF_SOFTMAX = "the prediction is a softmax over the classes, so the cross-entropy is taken of its operand"
 
-_LEAST_CLASSES = 2
+_ONE_CLASS = (
+    "the cross-entropy is always 0, since there is one class on axis {axis} of {type}: choose another --loss "
+    "or --class-axis"
+)
 
 _LOW = frozenset((ElementType.FLOAT16, ElementType.BFLOAT16))
 
@@ -101,8 +104,11 @@ def add_loss(editor: GraphEditor, prediction: Value, loss: LossSettings) -> Adde
         raise InvalidOptionError("loss: expected a loss with a value, got cotangents")
     notes: tuple[str, ...] = ()
     if loss.loss == CROSS_ENTROPY:
-        logits = _logits(builder, prediction, _class_axis(type_, loss))
+        axis = _class_axis(type_, loss)
+        logits = _logits(builder, prediction, axis)
         notes = (_OF_SOFTMAX,) if logits != prediction else ()
+        if type_.shape[axis] == 1:
+            notes = (*notes, _ONE_CLASS.format(axis=axis, type=type_))
         prediction = logits
     value = _LOSSES.get(loss.loss, _given)(builder, prediction, loss)
     labels = None
@@ -230,11 +236,6 @@ def _class_count(type_: TensorType, axis: int) -> int:
     if not isinstance(count, int):
         raise InvalidModelError(
             f"loss {CROSS_ENTROPY}: expected a known number of classes on axis {axis} of {type_}, got {count}"
-        )
-    if count < _LEAST_CLASSES:
-        raise InvalidModelError(
-            f"loss {CROSS_ENTROPY}: expected {_LEAST_CLASSES} or more classes on axis {axis} of {type_}, got "
-            f"{count}, for which the loss is always 0; choose another --loss, or another --class-axis"
         )
     return count
 

@@ -237,6 +237,18 @@ def test_a_step_that_no_command_could_run_is_not_written(inputs: dict[str, list[
         train_graph(model, StepSettings(loss=LossSettings("cotangents")))
 
 
+@pytest.mark.parametrize(("classes", "is_told"), [(1, True), (2, False)])
+def test_one_class_is_told_of(classes: int, is_told: bool) -> None:  # noqa: FBT001
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": 17]> g (float[N,3] x) => (float[N,{classes}] y)'
+        " { y = MatMul(x, w) }"
+    )
+    weight = np.ones((3, classes), np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+    notes = train_graph(model).step.notes
+    assert any(note.startswith("the cross-entropy is always 0") for note in notes) is is_told
+
+
 def test_cotangents_give_gradients_of_all_outputs() -> None:
     settings = StepSettings(loss=LossSettings("cotangents"), update=UpdateSettings("sgd", learning_rate=1.0))
     model = linear()
