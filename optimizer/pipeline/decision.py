@@ -34,9 +34,10 @@ _TRIAL_SHARE = 0.1
 _DIVISOR = 4
 """Every open size is divided by this to see what a model gains at smaller ones."""
 
-_SMALLER_SECONDS = 1.5
-_SMALLER_SHARE = 0.4
-"""The most seconds, and the share of the remaining time, for timing at smaller sizes."""
+_ELSEWHERE_SECONDS = 1.5
+_ELSEWHERE_SHARE = 0.4
+"""The most seconds, and the share of the remaining time, for timing at smaller sizes, and beside the model
+before its sizes were frozen."""
 
 _NOTICEABLE = 1.004
 """Minimum certain speed-up over another variant to be preferred to it."""
@@ -202,7 +203,7 @@ class Decision:
         feeds: Callable[[], Mapping[str, Array]],
     ) -> SpeedUpAt | None:
         schedule = self._schedule
-        seconds = min(_SMALLER_SECONDS, _SMALLER_SHARE * schedule.left)
+        seconds = min(_ELSEWHERE_SECONDS, _ELSEWHERE_SHARE * schedule.left)
         if self._original.is_large or 4 * schedule.running > seconds:
             return None
         try:
