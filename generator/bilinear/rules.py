@@ -30,13 +30,18 @@ class BilinearRule:
 
 def filter_rules(found: FilterAlgorithm) -> Iterator[BilinearRule]:
     """The rules for any convolution with stride 1 whose kernel has as many rows, columns or both as the
-    filter has taps, where rounding errors stay within ``LARGEST_AMPLIFICATION``."""
+    filter has taps, where rounding errors stay within ``LARGEST_AMPLIFICATION``. Where the outputs of a tile
+    divide the taps, a kernel may have several parts of so many taps along one axis; there is a rule for each
+    number of zeros that completes the last part."""
     algorithm = matrices(found.algorithm)
-    for axes in (("columns",), ("rows",), ("rows", "columns")):
+    may_have_parts = found.taps % found.outputs == 0
+    for axes in (("columns",), ("rows",), *(() if may_have_parts else (("rows", "columns"),))):
         if found.amplification ** len(axes) > LARGEST_AMPLIFICATION:
             continue
         attributes = tuple((axis, algorithm) for axis in axes)
-        yield BilinearRule(_equation(attributes), f"F({found.outputs},{found.taps})")
+        for zeros in range(found.taps if may_have_parts else 1):
+            completed = (0, zeros) if axes == ("columns",) else (zeros, 0)
+            yield BilinearRule(_equation(attributes, completed), f"F({found.outputs},{found.taps})")
 
 
 def product_rules(found: Iterable[ProductAlgorithm]) -> Iterator[BilinearRule]:
@@ -53,11 +58,12 @@ def matrices(algorithm: BilinearAlgorithm) -> AttributeTerm:
     return cast("AttributeTerm", tuple(map(_rows, parts)))
 
 
-def _equation(algorithms: Attributes) -> Equation:
+def _equation(algorithms: Attributes, zeros: tuple[int, int]) -> Equation:
     x, y, padding = Variable("x"), Variable("y"), ("padding", AttributeVariable("p"))
-    kernel = Application("filter_transform", algorithms, (y,))
+    completed: Attributes = (("zeros", zeros),) if any(zeros) else ()
+    kernel = Application("filter_transform", (*algorithms, *completed), (y,))
     source = Application("conv", (padding,), (x, y))
-    target = Application("bilinear_conv", (*algorithms, padding), (x, kernel))
+    target = Application("bilinear_conv", (*algorithms, padding, *completed), (x, kernel))
     return Equation((source,), (target,), direction=Direction.FORWARD)
 
 

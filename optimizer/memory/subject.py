@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ import numpy as np
 from superopt.onnx_io import SourceModel
 from superopt.onnx_io.changes.replacing import without_tensors
 from superopt.onnx_io.node_memory import TensorSize, tensor_sizes
+from superopt.optimizer.cost.graph_cost import GraphCost
 from superopt.optimizer.cost.resident import Resident, resident_bytes
 from superopt.optimizer.cost.runtime.memory_session import MemoryPlan
 from superopt.optimizer.cost.runtime.session import Array
@@ -38,6 +39,13 @@ class StepOutputs:
         return StepOutputs({state.output: state.input for state in read_description(model, name).states})
 
 
+def peaks(model: SourceModel, costs: Iterable[GraphCost]) -> tuple[int, ...]:
+    """Peak bytes of graphs of a model, without the outputs whose memory is the caller's."""
+    states = StepOutputs.of(model.proto, model.name).inputs
+    placed = [number for number, value in enumerate(model.proto.graph.output) if value.name in states]
+    return tuple(cost.memory_beside(placed).peak for cost in costs)
+
+
 def node_program(
     model: SourceModel,
     sizes: Mapping[str, TensorSize] | None = None,
@@ -60,4 +68,4 @@ def measured(model: SourceModel, feeds: Mapping[str, Array], threads: int) -> Re
     return resident_bytes(content, {**feeds, **values}, placed, threads)
 
 
-__all__ = ["MemoryPlan", "StepOutputs", "measured", "node_program"]
+__all__ = ["MemoryPlan", "StepOutputs", "measured", "node_program", "peaks"]

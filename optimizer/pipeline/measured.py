@@ -25,7 +25,7 @@ from superopt.optimizer.cost import (
 from superopt.optimizer.cost.runtime.ports import misdeclared
 from superopt.optimizer.cost.runtime.session import Provider
 from superopt.optimizer.explanation import Explanation, Findings, explain
-from superopt.optimizer.memory.subject import StepOutputs
+from superopt.optimizer.memory.subject import peaks
 from superopt.optimizer.pipeline.decision import Decision, minimal_ratio_of
 from superopt.optimizer.pipeline.judge import Equality, NotRunError, Trial, UnchangedError
 from superopt.optimizer.pipeline.original import Original
@@ -47,6 +47,7 @@ from superopt.optimizer.search import (
     minimised,
     more_accurate,
     search_named,
+    with_smaller_errors,
     without_rules,
 )
 from superopt.rewriting import Substitution
@@ -170,8 +171,7 @@ class MeasuredTrial(Trial[PricedVariant]):
         if not verdict.accepted:
             verdict = self._second_opinion(verdict)
         if not verdict.accepted and variant.canonical and verdict.variant.trace:
-            start = variant.start
-            verdict = decision.decide(replace(variant, graph=start.graph, trace=(), cost=start))
+            verdict = decision.decide(variant.with_steps(variant.start, ()))
         if self._sizing is not None:
             decision.compare_elsewhere(verdict, self._sizing)
         return verdict
@@ -186,12 +186,11 @@ class MeasuredTrial(Trial[PricedVariant]):
         return rest if rest.trace else self._searched_again(variant.start)
 
     def _left(self, variant: PricedVariant, dropped: Sequence[str]) -> PricedVariant:
-        cost, trace = without_rules(variant.start, variant.trace, self._prepared.usable, frozenset(dropped))
-        return replace(variant, graph=cost.graph, trace=trace, cost=cost)
+        rules = self._prepared.usable
+        return variant.with_steps(*without_rules(variant.start, variant.trace, rules, frozenset(dropped)))
 
     def _families(self, variant: PricedVariant) -> Families:
-        found = Shortened(variant.cost, variant.trace)
-        return Families(variant.start, found, self._prepared.usable)
+        return Families(variant.start, variant.shortened, self._prepared.usable)
 
     def _require_time(self) -> None:
         if not self._schedule.is_enough():
@@ -264,22 +263,28 @@ class MeasuredTrial(Trial[PricedVariant]):
         return self._variant(start, result)
 
     def _with_smaller_errors(self, rejected: Verdict[PricedVariant]) -> Verdict[PricedVariant]:
-        """Searches again without the rules that round most, as long as outputs are not equal: without those
-        that round as much as the less accurate half of the rules applied, and in the end without any that
-        round more than what they replace."""
+        """As long as outputs are not equal, does without the less accurate half of the rules that round more:
+        more accurate ones take their places, or another search finds some."""
         while rejected.equivalence is not None and not rejected.equivalence.passed:
             variant = rejected.variant
             applied = [rule for rule in self._rules if rule.rule_id in variant.rules and error_of(rule) > 1]
             if not applied or self._request.heeds_interrupt():
                 break
             limit = sorted(map(error_of, applied))[len(applied) // 2]
+            found = self._replaced(variant, limit)
             self._rules = tuple(rule for rule in self._rules if error_of(rule) < limit)
             dropped = [rule.rule_id for rule in applied if error_of(rule) >= limit]
-            found = self._searched_again(variant.start) or self._left(variant, dropped)
+            found = found or self._searched_again(variant.start) or self._left(variant, dropped)
             if not found.trace:
                 break
             rejected = self._judged(found)
         return rejected
+
+    def _replaced(self, variant: PricedVariant, limit: float) -> PricedVariant | None:
+        """The variant with rules of smaller rounding errors in the same places; None without any gain."""
+        start, may_go_on = variant.start, self._schedule.allows_check
+        better = with_smaller_errors(start, variant.shortened, self._rules, limit, may_go_on)
+        return None if better is None else variant.with_steps(better.cost, better.trace)
 
     def _second_opinion(self, rejected: Verdict[PricedVariant]) -> Verdict[PricedVariant]:
         """Searches again without the rules whose predicted gain was not confirmed, while time allows. A rule
@@ -356,11 +361,8 @@ class MeasuredTrial(Trial[PricedVariant]):
             )
         if start is None:
             return report
-        source = self._request.lifted.source
-        states = StepOutputs.of(source.proto, source.name).inputs
-        placed = [number for number, value in enumerate(source.proto.graph.output) if value.name in states]
         end = start if accepted is None else accepted.cost
-        peak, new_peak = (cost.memory_beside(placed).peak for cost in (start, end))
+        peak, new_peak = peaks(self._request.lifted.source, (start, end))
         memory = MemorySummary(peak, new_peak, self._request.options.memory_limit)
         return replace(report, memory=memory)
 

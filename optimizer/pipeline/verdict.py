@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from superopt.ir.graph import Graph
@@ -13,7 +13,7 @@ from superopt.optimizer.canonical import CanonicalStep
 from superopt.optimizer.check import Comparison, Equivalence
 from superopt.optimizer.cost import GraphCost
 from superopt.optimizer.pipeline.write import plan_of
-from superopt.optimizer.search import TraceStep
+from superopt.optimizer.search import Shortened, TraceStep
 
 if TYPE_CHECKING:
     from superopt.optimizer.parallel.search.candidates import SimulatedPlan
@@ -54,6 +54,15 @@ class PricedVariant(Variant):
     def plan(self) -> Plan:
         """The groups of nodes that the runtime may fuse."""
         return plan_of(self.graph)
+
+    @property
+    def shortened(self) -> Shortened:
+        """Its steps and their price."""
+        return Shortened(self.cost, self.trace)
+
+    def with_steps(self, cost: GraphCost, trace: Sequence[TraceStep]) -> PricedVariant:
+        """The variant that other steps make of the same graph, with its price."""
+        return replace(self, graph=cost.graph, trace=tuple(trace), cost=cost)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Search for cheaper equivalent graphs, and replay of recorded traces."""
 
-from superopt.optimizer.search.accuracy import error_of, more_accurate
+from superopt.optimizer.search.accuracy import error_of, more_accurate, with_smaller_errors
 from superopt.optimizer.search.confirmation import differing
 from superopt.optimizer.search.families import Families, Family
 from superopt.optimizer.search.minimise import MAX_STEPS, Shortened, minimised
@@ -56,6 +56,7 @@ __all__ = [
     "retraced",
     "search_named",
     "searches",
+    "with_smaller_errors",
     "with_steps",
     "without_rules",
     "written",

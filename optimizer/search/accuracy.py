@@ -45,13 +45,42 @@ def more_accurate(
         for other in alternatives.get(rule.source, ()):
             if error_of(other) >= error_of(rule) or not may_go_on():
                 break
-            trace = list(found.trace)
-            trace[index] = replace(step, rule=other.rule_id, backwards=other.backwards)
-            replaced = _replayed(start, trace, known, index)
+            replaced = _replaced(start, found.trace, known, index, other)
             if replaced is not None and replaced.shortened.cost.total <= found.cost.total + replaced.noise:
                 found = replaced.shortened
                 break
     return found
+
+
+def with_smaller_errors(
+    start: GraphCost,
+    found: Shortened,
+    rules: Iterable[Substitution],
+    limit: float,
+    may_go_on: Callable[[], bool] = lambda: True,
+) -> Shortened | None:
+    """The trace with the cheapest rule whose rounding errors are below the limit in place of each rule whose
+    errors are not. None where there is no such rule for a step, where nothing is gained then, and where
+    ``may_go_on`` is false, which is checked between attempts."""
+    known = {(rule.rule_id, rule.backwards): rule for rule in rules}
+    alternatives = _alternatives(known.values())
+    for index, step in enumerate(found.trace):
+        rule = known[step.rule, step.backwards]
+        if error_of(rule) < limit:
+            continue
+        cheapest: Shortened | None = None
+        for other in alternatives.get(rule.source, ()):
+            if not may_go_on():
+                return None
+            replaced = _replaced(start, found.trace, known, index, other) if error_of(other) < limit else None
+            if replaced is None:
+                continue
+            if cheapest is None or replaced.shortened.cost.total < cheapest.cost.total:
+                cheapest = replaced.shortened
+        if cheapest is None:
+            return None
+        found = cheapest
+    return found if found.cost.total < start.total else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +100,15 @@ def _alternatives(rules: Iterable[Substitution]) -> _Alternatives:
     return {source: sorted(group, key=error_of) for source, group in found.items()}
 
 
+def _replaced(
+    start: GraphCost, trace: Sequence[TraceStep], known: _Known, index: int, other: Substitution
+) -> _Replayed | None:
+    """The trace with another rule in one step, at the same place; None where a step does not apply then."""
+    steps = list(trace)
+    steps[index] = replace(steps[index], rule=other.rule_id, backwards=other.backwards)
+    return _replayed(start, steps, known, index)
+
+
 def _replayed(start: GraphCost, trace: Sequence[TraceStep], known: _Known, changed: int) -> _Replayed | None:
     """The steps applied again at the same nodes; None where one does not apply."""
     cost, steps, made = start, list[TraceStep](), frozenset[NodeId]()
@@ -88,4 +126,4 @@ def _replayed(start: GraphCost, trace: Sequence[TraceStep], known: _Known, chang
     return _Replayed(Shortened(cost, tuple(steps)), NOISE * cost.price_of(made))
 
 
-__all__ = ["error_of", "more_accurate"]
+__all__ = ["error_of", "more_accurate", "with_smaller_errors"]

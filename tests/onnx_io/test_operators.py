@@ -167,6 +167,8 @@ CASES = (
         for padding in ("valid", (1, 0, 2, 1))
     ),
     Case(BilinearConv(KARATSUBA), (IMAGE, (2 * 3, 2, 1, 1))),
+    Case(BilinearConv(KARATSUBA, (), (2, 0, 2, 0), (1, 0)), (IMAGE, (6 * 3, 4, 2, 3))),
+    Case(BilinearConv((), KARATSUBA, "valid"), (IMAGE, (6 * 3, 4, 2, 2))),
     *(
         Case(FilterTransform(rows, columns), ((4, 3, *kernel),))
         for rows, columns, kernel in (
@@ -176,6 +178,8 @@ CASES = (
             ((), (), (3, 2)),
         )
     ),
+    Case(FilterTransform(KARATSUBA, KARATSUBA, (1, 0)), ((4, 3, 5, 4),)),
+    Case(FilterTransform((), KARATSUBA, (0, 1)), ((4, 3, 2, 3),)),
     *(
         Case(BilinearMatmul(algorithm), (data, weight))
         for algorithm, data, weight in (

@@ -22,17 +22,27 @@ Shape = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Case:
-    """A convolution, and the outputs of tiles along rows and columns."""
+    """A convolution, the outputs of tiles along rows and columns, and the taps of parts of the kernel: all
+    of its taps where there is none."""
 
     image: Shape
     kernel: Shape
     tiles: tuple[int, int]
     padding: Padding = "valid"
+    parts: tuple[int, int] = (0, 0)
+
+    @property
+    def taps(self) -> tuple[int, int]:
+        return self.parts[0] or self.kernel[2], self.parts[1] or self.kernel[3]
 
     @property
     def algorithms(self) -> tuple[FilterAlgorithm, FilterAlgorithm]:
-        rows, columns = map(algorithm, self.tiles, self.kernel[2:])
+        rows, columns = map(algorithm, self.tiles, self.taps)
         return rows, columns
+
+    @property
+    def zeros(self) -> tuple[int, int]:
+        return -self.kernel[2] % self.taps[0], -self.kernel[3] % self.taps[1]
 
 
 CASES = (
@@ -47,6 +57,20 @@ CASES = (
     Case((1, 1, 6, 7), (1, 1, 5, 2), (4, 2), "valid"),
     Case((2, 1, 1, 9), (2, 1, 1, 5), (0, 6), "same"),
     Case((1, 1, 2, 1), (1, 1, 3, 3), (4, 4), "same"),
+    *(
+        Case((1, 2, 9, 8), (2, 2, *kernel), tiles, padding, parts)
+        for kernel, tiles, parts in (
+            ((5, 2), (2, 0), (2, 0)),
+            ((6, 2), (2, 0), (2, 0)),
+            ((2, 7), (0, 3), (0, 3)),
+            ((7, 2), (2, 0), (4, 0)),
+            ((5, 3), (1, 2), (2, 2)),
+            ((3, 5), (2, 4), (2, 5)),
+        )
+        for padding in ("valid", "same_upper", "same_lower", (2, 0, 1, 3))
+    ),
+    Case((2, 4, 1, 14), (6, 2, 1, 11), (0, 4), "same", (0, 4)),
+    Case((1, 1, 1, 2), (1, 1, 1, 9), (0, 3), "same", (0, 3)),
 )
 
 
@@ -57,7 +81,8 @@ def of(*shape: int) -> TensorType:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_types_and_values_are_those_of_the_convolution(case: Case) -> None:
     rows, columns = case.algorithms
-    transform, tiled = FilterTransform(rows, columns), BilinearConv(rows, columns, case.padding)
+    transform = FilterTransform(rows, columns, case.zeros)
+    tiled = BilinearConv(rows, columns, case.padding, case.zeros)
     plain = Conv(padding=case.padding)
     (kernel,) = transform.infer(of(*case.kernel))
     assert tiled.infer(of(*case.image), kernel) == plain.infer(of(*case.image), of(*case.kernel))
@@ -110,10 +135,47 @@ def test_matrices_that_compute_no_filter_are_ill_typed(rows: FilterAlgorithm, me
         assert str(raised.value).startswith(f"{operator.name}, {message}")
 
 
+@pytest.mark.parametrize(
+    ("zeros", "message"),
+    [
+        ((1, 1), "columns: expected no zeros without an algorithm, got 1"),
+        ((2, 0), "rows: expected fewer than 2 zeros behind parts, got 2"),
+        ((-1, 0), "rows: expected fewer than 2 zeros behind parts, got -1"),
+        ((1,), "expected zeros to be two numbers, got (1,)"),
+        ((1, "a"), "expected zeros to be two numbers, got (1, 'a')"),
+        (1, "expected zeros to be two numbers, got 1"),
+    ],
+)
+def test_zeros_that_complete_no_part_are_ill_typed(zeros: tuple[int, int], message: str) -> None:
+    for operator, types in (
+        (FilterTransform(KARATSUBA, (), zeros), (of(1, 1, 3, 3),)),
+        (BilinearConv(KARATSUBA, (), "valid", zeros), (of(1, 1, 5, 5), of(3, 1, 2, 3))),
+    ):
+        with pytest.raises(IllTypedError) as raised:
+            operator.infer(*types)
+        assert str(raised.value).startswith(operator.name)
+        assert str(raised.value).endswith(message)
+
+
+def test_zeros_need_several_parts_that_begin_where_tiles_do() -> None:
+    for given, zeros, kernel, message in (
+        (KARATSUBA, 1, 1, "expected zeros behind several parts of 2 taps, got 1 taps"),
+        (algorithm(2, 3), 1, 5, "expected fewer than 3 zeros behind parts, got 1"),
+    ):
+        with pytest.raises(IllTypedError, match=message):
+            FilterTransform(given, (), (zeros, 0)).infer(of(1, 1, kernel, 3))
+
+
 def test_shapes_that_do_not_fit_are_ill_typed() -> None:
+    by_three = algorithm(2, 3)
     for operator, types, message in (
-        (FilterTransform((), KARATSUBA), (of(1, 1, 2, 3),), "filter_transform, columns, taps"),
-        (BilinearConv(KARATSUBA), (of(1, 1, 5, 5), of(3, 1, 2, 3)), "extent of the transformed kernel"),
+        (
+            FilterTransform((), KARATSUBA),
+            (of(1, 1, 2, 3),),
+            "filter_transform, columns, taps: 3 does not divide",
+        ),
+        (FilterTransform(by_three), (of(1, 1, 6, 3),), "filter_transform, rows, taps"),
+        (BilinearConv(by_three), (of(1, 1, 9, 5), of(4, 1, 2, 3)), "extent of the transformed kernel"),
         (BilinearConv(KARATSUBA), (of(1, 1, 5, 5), of(4, 1, 1, 3)), "outputs at all points"),
         (BilinearConv(KARATSUBA), (of(1, 3, 5, 5), of(3, 2, 1, 3)), "channels"),
     ):

@@ -33,6 +33,7 @@ from superopt.optimizer.search import (
     more_accurate,
     replay,
     search_named,
+    with_smaller_errors,
 )
 from superopt.options import Options
 from superopt.rewriting import Substitution, substitutions_of
@@ -101,6 +102,35 @@ def test_the_more_accurate_of_two_that_cost_about_the_same_is_taken(
     assert [node.operator for node in replay(graph, found.trace, rules)] == [
         node.operator for node in found.cost.graph
     ]
+
+
+@pytest.mark.parametrize(
+    ("prices", "below", "chosen"),
+    [
+        ({4: 61.0, 6: 60.0, 8: 50.0}, 6, "F(4,3)"),
+        ({4: 60.0, 6: 61.0, 8: 50.0}, 6, "F(2,3)"),
+        ({4: 80.0, 6: 60.0, 8: 50.0}, 4, "F(2,3)"),
+        ({4: 100.0, 6: 60.0, 8: 50.0}, 4, ""),
+        ({4: 80.0, 6: 60.0, 8: 50.0}, 2, ""),
+        ({4: 80.0, 6: 60.0, 8: 50.0}, 7, "F(6,3)"),
+    ],
+)
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_cheapest_of_those_below_a_limit_takes_the_place_of_one_that_rounds_too_much(
+    prices: Mapping[int, float], below: int, chosen: str, count: int
+) -> None:
+    """The limit is the error of F(below,3), or a larger one."""
+    rules = [rule for outputs in (2, 4, 6) for rule in rules_of(outputs, 1)]
+    graph = layers(count)
+    start = GraphCost.of(graph, ByPoints(prices), Sizes(graph, {}))
+    result = search_named("auto").run(
+        start, RuleSet(rules), Watch(SearchLimits(deadline=time.monotonic() + 20))
+    )
+    assert {step.rule for step in result.trace} == {"F(6,3) along 1"}
+    limit = 1e3 if below > 6 else filters(below, 3)[0].amplification
+    found = with_smaller_errors(start, Shortened(result.best, result.trace), rules, limit)
+    steps = () if found is None else found.trace
+    assert [step.rule.partition(" ")[0] for step in steps] == ([chosen] * count if chosen else [])
 
 
 def test_errors_of_two_axes_multiply() -> None:

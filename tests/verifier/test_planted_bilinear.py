@@ -128,7 +128,9 @@ CHANGES: Mapping[str, Change] = {
     )
 }
 AROUND = ("other taps", "exchanged axes", "another transform", "padding", "missing transform", "other axis")
-KINDS = (*CHANGES, *AROUND)
+PARTS = ((2, 2), (3, 3), (4, 4), (1, 3))
+OF_PARTS = ("other zeros", "no zeros", "zeros along the other axis", "zeros without parts")
+KINDS = (*CHANGES, *AROUND, *OF_PARTS)
 SAME: tuple[Padding, ...] = ("same", "same_upper", "same_lower")
 
 
@@ -150,17 +152,38 @@ def rule(
     data: Mapping[str, FilterAlgorithm],
     kernel: Mapping[str, FilterAlgorithm] | None,
     paddings: tuple[AttributeTerm, AttributeTerm] = (P, P),
+    zeros: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (0, 0)),
 ) -> Equation:
-    """A convolution by the algorithms for its data and its kernel, if that is transformed at all."""
-    weight = Y if kernel is None else Application("filter_transform", _attributes(kernel), (Y,))
+    """A convolution by the algorithms for its data and its kernel, if that is transformed at all, with the
+    zeros of the convolution and of the transform."""
+    tiled, transformed = ((("zeros", each),) if any(each) else () for each in zeros)
+    weight = (
+        Y if kernel is None else Application("filter_transform", (*_attributes(kernel), *transformed), (Y,))
+    )
     source = Application("conv", (("padding", paddings[0]),), (X, Y))
-    target = Application("bilinear_conv", (*_attributes(data), ("padding", paddings[1])), (X, weight))
+    attributes = (*_attributes(data), ("padding", paddings[1]), *tiled)
+    target = Application("bilinear_conv", attributes, (X, weight))
     return Equation((source,), (target,), direction=Direction.FORWARD)
 
 
 def planted(kind: str, seed: int) -> Equation:
     """A wrong rule of a kind."""
     dice = random.Random(f"{kind} {seed}")
+    while kind in OF_PARTS:
+        axis, sizes = dice.randrange(2), dice.choice(PARTS if kind != "zeros without parts" else FILTERS)
+        given = {("rows", "columns")[axis]: _given(*sizes)}
+        one, other = (_along(axis, number) for number in dice.sample(range(sizes[1]), 2))
+        match kind:
+            case "other zeros":
+                return rule(given, given, zeros=(one, other))
+            case "no zeros" if any(one):
+                return rule(given, given, zeros=dice.choice((((0, 0), one), (one, (0, 0)))))
+            case "zeros along the other axis" if any(one):
+                return rule(given, given, zeros=dice.choice(((one, one[::-1]), (one[::-1], one))))
+            case "zeros without parts" if any(one) and sizes[1] % sizes[0]:
+                return rule(given, given, zeros=(one, one))
+            case _:
+                continue
     while True:
         sizes, others = dice.sample(FILTERS, 2)
         right, other = (_given(*each) for each in (sizes, others))
@@ -189,6 +212,10 @@ def planted(kind: str, seed: int) -> Equation:
                 return rule({"rows": right}, {"columns": right})
             case _:
                 continue
+
+
+def _along(axis: int, number: int) -> tuple[int, int]:
+    return (0, number) if axis else (number, 0)
 
 
 def balanced_weights(dice: random.Random, given: Matrices) -> Matrices:
@@ -223,6 +250,13 @@ def test_factors_that_cancel_are_verified(seed: int) -> None:
     assert computes_its_filter(right)
     assert in_a_graph(right)
     assert is_verified(rule({"columns": right}, {"columns": right}))
+
+
+@pytest.mark.parametrize(("sizes", "zeros"), [((2, 2), 0), ((2, 2), 1), ((1, 3), 2), ((3, 3), 1)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_parts_of_long_kernels_are_verified(sizes: tuple[int, int], zeros: int, axis: int) -> None:
+    given = {("rows", "columns")[axis]: _given(*sizes)}
+    assert is_verified(rule(given, given, zeros=(_along(axis, zeros),) * 2))
 
 
 BY_HAND = (

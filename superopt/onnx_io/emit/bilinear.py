@@ -115,23 +115,33 @@ class _Apart:
 
 
 def filter_transform(emission: Emission, node: Node) -> Recipe:
-    """Matrix products from both sides, for kernels computed at run time."""
+    """Matrix products from both sides for each part of the kernel, for kernels computed at run time."""
     operator = node.operator
     assert isinstance(operator, FilterTransform)
     type_ = emission.type(node.inputs[0])
-    outputs, channels, height, width = (known(operator.name, size) for size in type_.shape)
-    final = tuple(known(operator.name, size) for size in emission.type(node.value).shape)
-    order = (*((2,) if operator.columns else ()), *((1,) if operator.rows else ()), 0)
-    order = (*order, *(axis for axis in (1, 2) if axis not in order))
+    shape = [known(operator.name, size) for size in type_.shape]
+    final = [known(operator.name, size) for size in emission.type(node.value).shape]
+    rows, columns = (
+        floats(algorithm[1]) if algorithm else np.ones((1, 1))
+        for algorithm in (operator.rows, operator.columns)
+    )
 
     def write(writer: Writer, names: tuple[str, ...], results: tuple[str, ...]) -> None:
         nodes = TensorNodes(writer, type_.element)
-        kernel = nodes.reshaped(names[0], (outputs * channels, height, width))
+        kernel, sizes = names[0], list(shape)
+        for axis, zeros in enumerate(operator.zeros, start=2):
+            if zeros:
+                behind = nodes.numbers(np.zeros((*sizes[:axis], zeros, *sizes[axis + 1 :])))
+                kernel = nodes.node("Concat", [kernel, behind], {"axis": axis})
+                sizes[axis] += zeros
+        kernels, down, across = shape[0] * shape[1], *final[2:]
+        kernel = nodes.reshaped(kernel, (kernels, down, rows.shape[1], sizes[3]))
         if operator.rows:
-            kernel = nodes.node("MatMul", [nodes.numbers(floats(operator.rows[1])), kernel])
+            kernel = nodes.node("MatMul", [nodes.numbers(rows), kernel])
+        kernel = nodes.reshaped(kernel, (kernels, down, len(rows), across, columns.shape[1]))
         if operator.columns:
-            kernel = nodes.node("MatMul", [kernel, nodes.numbers(floats(operator.columns[1]).T)])
-        nodes.reshaped(nodes.transposed(kernel, order), final, results[0])
+            kernel = nodes.node("MatMul", [kernel, nodes.numbers(columns.T)])
+        nodes.reshaped(nodes.transposed(kernel, (4, 2, 0, 1, 3)), final, results[0])
 
     return Recipe(node.values, (Operand(node.inputs[0]),), write)
 

@@ -51,8 +51,8 @@ class Axis:
         """The axis of an image of that size."""
         if isinstance(size, int):
             return Axis(number, replace(tiling, size=size), transformed)
-        outputs = tiling.reads * tiling.step + 1
-        stand_in = outputs + tiling.reads - tiling.step - tiling.before - tiling.behind
+        outputs = (tiling.extent + tiling.before + tiling.behind) * tiling.step + 1
+        stand_in = outputs + tiling.extent - 1 - tiling.before - tiling.behind
         return Axis(number, replace(tiling, size=stand_in), transformed, is_open=True)
 
     @property
@@ -76,7 +76,7 @@ class Axis:
     def strip(self, first: int, end: int) -> tuple[Axis, int, int]:
         """Some of the tiles as an axis of its own, and the part of the image that it is."""
         tiling = self.tiling
-        shared = tiling.reads - tiling.step
+        shared = tiling.extent - 1
         begins = first * tiling.step - tiling.before
         ends = min(end * tiling.step, tiling.outputs) + shared - tiling.before
         low, high = max(begins, 0), min(ends, tiling.size)
@@ -160,7 +160,8 @@ class Form:
         """The convolution at one point."""
         margins = [(0,) * 4 if axis.transformed else axis.margins for axis in (self.rows, self.columns)]
         pads = tuple(map(sum, zip(*margins, strict=True)))
-        return {"kernel_shape": self._taps, "pads": pads, "group": self.groups}
+        dilations = tuple(axis.tiling.apart for axis in (self.rows, self.columns))
+        return {"kernel_shape": self._taps, "dilations": dilations, "pads": pads, "group": self.groups}
 
     def strips(self) -> list[tuple[Form, int, int]]:
         """The convolution of some rows of tiles after others, each with the rows of the image that it needs.
@@ -192,7 +193,8 @@ class Form:
     @property
     def _taps(self) -> Pair:
         """Extents of the kernel that is left at a point."""
-        height, width = (1 if axis.transformed else axis.tiling.reads for axis in (self.rows, self.columns))
+        axes = (self.rows, self.columns)
+        height, width = (axis.tiling.parts if axis.transformed else axis.tiling.extent for axis in axes)
         return height, width
 
     @property

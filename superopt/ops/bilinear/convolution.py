@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, TypeVar
+from typing import ClassVar, TypeVar, cast
 
 import numpy as np
 
 from superopt.domains import Domain
 from superopt.domains.arrays import padded
+from superopt.errors import UnfitTypesError
 from superopt.ir.dimensions import Dimension, floor_divide
 from superopt.ir.types import TensorType, ValueType
 from superopt.ops.base import (
@@ -26,12 +27,14 @@ from superopt.ops.base import (
 from superopt.ops.bilinear.filter_algorithms import (
     KARATSUBA,
     FilterAlgorithm,
+    Matrices,
     Matrix,
     Tiling,
     by_definition,
     entries,
+    extent_of,
     is_given,
-    taps_of,
+    parts_of,
 )
 from superopt.ops.images.convolution import Conv
 from superopt.ops.images.windows import Padding, Window, explicit_padding, windows
@@ -39,15 +42,21 @@ from superopt.ops.roles import Product
 from superopt.ops.sharded.splits import Splits, undivided
 
 A = TypeVar("A")
-_TYPICAL: Mapping[str, tuple[object, ...]] = {"rows": (KARATSUBA, ()), "columns": ((), KARATSUBA)}
+_TYPICAL: Mapping[str, tuple[object, ...]] = {
+    "rows": (KARATSUBA, ()),
+    "columns": ((), KARATSUBA),
+    "zeros": ((0, 0), (1, 0), (0, 1)),
+}
 
 
 @register
 @dataclass(frozen=True, slots=True)
 class FilterTransform(Operator):
     """The kernel of a convolution at the points of its algorithms along ``rows`` and ``columns``: one kernel
-    below the other for each point, first those of the first point along the columns. The term has a type
-    only if the algorithms compute a filter of the kernel's extent, coefficient by coefficient."""
+    below the other for each point, first those of the first point along the columns. A kernel of several
+    times the taps of an algorithm has as many parts; ``zeros`` are taps behind it, along rows and columns,
+    that complete the last part. The term has a type only if the algorithms compute a filter of the extent of
+    the kernel or its parts, coefficient by coefficient."""
 
     name: ClassVar[str] = "filter_transform"
     inputs: ClassVar[int] = 1
@@ -62,31 +71,32 @@ class FilterTransform(Operator):
     typical: ClassVar[Mapping[str, tuple[object, ...]]] = _TYPICAL
     rows: FilterAlgorithm = ()
     columns: FilterAlgorithm = ()
+    zeros: tuple[int, int] = (0, 0)
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
-        """[o, c, kh, kw] -> [points o, c, 1 or kh, 1 or kw]."""
+        """[o, c, kh, kw] -> [points o, c, parts or kh, parts or kw]."""
         (weight,) = tensors(self.name, 1, types)
         require_rank(self.name, weight, 4)
         require_float(self.name, weight)
         outputs, channels, *extents = weight.shape
-        for axis, algorithm in enumerate((self.rows, self.columns)):
-            if is_given(algorithm):
-                where = f"{self.name}, {'columns' if axis else 'rows'}"
-                equal_dimensions(f"{where}, taps", extents[axis], taps_of(where, algorithm))
-                outputs, extents[axis] = outputs * len(algorithm[1]), 1
+        for axis, where, algorithm, zeros in _along(self):
+            extents[axis] = parts_of(where, extents[axis], algorithm, zeros)
+            outputs = outputs * len(algorithm[1])
         return (weight.with_shape((outputs, channels, *extents)),)
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
-        """The matrices of the weights, applied to the last two axes."""
+        """The matrices of the weights, applied to each part along the last two axes."""
         (weight,) = arrays
-        outputs, channels, height, width = domain.shape(weight)
-        down, across = (algorithm[1] if algorithm else () for algorithm in (self.rows, self.columns))
-        weight = _applied(domain, down, weight, across)
-        rows, columns = (len(down), 1) if down else (1, height), (len(across), 1) if across else (1, width)
-        weight = domain.reshape(weight, (outputs, channels, *rows, *columns))
-        weight = domain.transpose(weight, (4, 2, 0, 1, 3, 5))
-        shape = (rows[0] * columns[0] * outputs, channels, rows[1], columns[1])
-        return (domain.reshape(weight, shape),)
+        weight = domain.rearrange(lambda part: padded(part, (0, 0, *self.zeros)), weight)
+        outputs, channels, *extents = domain.shape(weight)
+        matrices = [algorithm[1] if algorithm else () for algorithm in (self.rows, self.columns)]
+        taps = [len(matrix[0]) if matrix else 1 for matrix in matrices]
+        parts = [extent // each for extent, each in zip(extents, taps, strict=True)]
+        weight = domain.reshape(weight, (outputs, channels, parts[0], taps[0], parts[1], taps[1]))
+        weight = _applied(domain, matrices[0], domain.transpose(weight, (0, 1, 2, 4, 3, 5)), matrices[1])
+        points = [len(matrix) if matrix else 1 for matrix in matrices]
+        weight = domain.transpose(weight, (5, 4, 0, 1, 2, 3))
+        return (domain.reshape(weight, (points[0] * points[1] * outputs, channels, *parts)),)
 
     def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
         """None: it is computed once, before the run."""
@@ -97,7 +107,8 @@ class FilterTransform(Operator):
 @dataclass(frozen=True, slots=True)
 class BilinearConv(Operator):
     """``conv`` with stride 1, tile by tile: ``rows`` and ``columns`` are the algorithms along the two axes,
-    the second input is the kernel after ``filter_transform`` by the same. The term has a type only if they
+    the second input is the kernel after ``filter_transform`` by the same and as many ``zeros``. Products at a
+    point are summed over the channels and the parts of the kernel. The term has a type only if the algorithms
     compute a filter, coefficient by coefficient. (Winograd 1980, Arithmetic Complexity of Computations; Lavin
     and Gray 2016, Fast Algorithms for Convolutional Neural Networks.)"""
 
@@ -116,6 +127,7 @@ class BilinearConv(Operator):
     rows: FilterAlgorithm = ()
     columns: FilterAlgorithm = ()
     padding: Padding = "valid"
+    zeros: tuple[int, int] = (0, 0)
 
     @property
     def points(self) -> int:
@@ -130,12 +142,8 @@ class BilinearConv(Operator):
     def kernel(self, weight: TensorType) -> TensorType:
         """The type of the kernel before its transform."""
         outputs, channels, *extents = weight.shape
-        for axis, algorithm in enumerate((self.rows, self.columns)):
-            if is_given(algorithm):
-                where = f"{self.name}, {'columns' if axis else 'rows'}"
-                taps = taps_of(where, algorithm)
-                equal_dimensions(f"{where}, extent of the transformed kernel", extents[axis], 1)
-                extents[axis] = taps
+        for axis, where, algorithm, zeros in _along(self):
+            extents[axis] = extent_of(where, extents[axis], algorithm, zeros)
         each = floor_divide(outputs, self.points)
         equal_dimensions(f"{self.name}, outputs at all points", outputs, each * self.points)
         return weight.with_shape((each, channels, *extents))
@@ -162,22 +170,27 @@ class BilinearConv(Operator):
         return self.definition.unseen(data, self.kernel(weight))
 
     def infer_whole(self, *types: ValueType) -> tuple[TensorType, ...]:
-        """([n, c, h, w], [points o, c / g, 1 or kh, 1 or kw]) -> [n, o, h', w']."""
+        """([n, c, h, w], [points o, c / g, parts or kh, parts or kw]) -> [n, o, h', w']."""
         data, weight = tensors(self.name, 2, types)
         require_rank(f"{self.name}, second input", weight, 4)
         return self.definition.infer_whole(data, self.kernel(weight))
 
     def tilings(self, data: tuple[int, ...], weight: tuple[int, ...]) -> tuple[Tiling, Tiling]:
         """How tiles lie along rows and columns, for the shapes of the inputs."""
-        algorithms = tuple(
+        algorithms = [
             algorithm or by_definition(extent)
             for algorithm, extent in zip((self.rows, self.columns), weight[2:], strict=True)
-        )
-        taps = tuple(len(algorithm[1][0]) for algorithm in algorithms)
+        ]
+        extents = list(weight[2:])
+        for axis, _, algorithm, zeros in _along(self):
+            extents[axis] = extents[axis] * len(algorithm[1][0]) - zeros
         top, left, bottom, right = explicit_padding(
-            (data[2], data[3]), (taps[0], taps[1]), (1, 1), (1, 1), self.padding
+            (data[2], data[3]), (extents[0], extents[1]), (1, 1), (1, 1), self.padding
         )
-        return Tiling(algorithms[0], data[2], top, bottom), Tiling(algorithms[1], data[3], left, right)
+        return (
+            Tiling(algorithms[0], extents[0], data[2], top, bottom),
+            Tiling(algorithms[1], extents[1], data[3], left, right),
+        )
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """Transforms tiles, multiplies them with the kernels at each point, sums over channels, transforms
@@ -187,7 +200,9 @@ class BilinearConv(Operator):
         rows, columns = self.tilings(domain.shape(data), domain.shape(weight))
         outputs = domain.shape(weight)[0] // self.points
         tiles = _applied(domain, rows.left, _tiles(domain, data, rows, columns), columns.left)
-        products = _pointwise(domain, tiles, self._at_points(domain, weight, rows, columns))
+        products = _pointwise(
+            domain, _of_parts(domain, tiles, rows, columns), self._at_points(domain, weight)
+        )
         shape = (n, outputs, rows.tiles, columns.tiles, rows.points, columns.points)
         back = _applied(
             domain, _turned(rows.result), domain.reshape(products, shape), _turned(columns.result)
@@ -198,14 +213,17 @@ class BilinearConv(Operator):
         )
         return (domain.slice(domain.slice(image, 2, 0, rows.outputs), 3, 0, columns.outputs),)
 
-    def _at_points(self, domain: Domain[A], weight: A, rows: Tiling, columns: Tiling) -> A:
-        """The transformed kernel as [o, c / g, points]; an axis without an algorithm has one for each tap."""
+    def _at_points(self, domain: Domain[A], weight: A) -> A:
+        """The transformed kernel as [o, c / g, parts, points]; an axis without an algorithm has a single part
+        and a point for each tap."""
         total, channels, height, width = domain.shape(weight)
         down, across = len(self.rows[0]) if self.rows else 1, len(self.columns[0]) if self.columns else 1
         outputs = total // (down * across)
         weight = domain.reshape(weight, (across, down, outputs, channels, height, width))
-        weight = domain.transpose(weight, (2, 3, 1, 4, 0, 5))
-        return domain.reshape(weight, (outputs, channels, rows.points * columns.points))
+        rows, columns = (4, 1) if self.rows else (1, 4), (5, 0) if self.columns else (0, 5)
+        weight = domain.transpose(weight, (2, 3, rows[0], columns[0], rows[1], columns[1]))
+        parts = (height if self.rows else 1) * (width if self.columns else 1)
+        return domain.reshape(weight, (outputs, channels, parts, across * down * height * width // parts))
 
     def splits(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Splits:
         """Samples, as for the convolution; the points share their outputs."""
@@ -230,6 +248,20 @@ class BilinearConv(Operator):
         return Work(summed + transforms, moved_bytes(inputs, outputs))
 
 
+def _along(operator: FilterTransform | BilinearConv) -> Iterator[tuple[int, str, Matrices, int]]:
+    """The axes that have an algorithm: 0 for rows and 1 for columns, their names in messages, the algorithms
+    and the zeros. Raises IllTypedError for zeros along another axis, and where they are no two numbers."""
+    zeros = operator.zeros
+    if not isinstance(cast("object", zeros), tuple) or tuple(map(type, zeros)) != (int, int):
+        raise UnfitTypesError(f"{operator.name}: expected zeros to be two numbers, got {zeros}")
+    for axis, algorithm in enumerate((operator.rows, operator.columns)):
+        where = f"{operator.name}, {'columns' if axis else 'rows'}"
+        if is_given(algorithm):
+            yield axis, where, algorithm, zeros[axis]
+        elif zeros[axis]:
+            raise UnfitTypesError(f"{where}: expected no zeros without an algorithm, got {zeros[axis]}")
+
+
 def _tiles(domain: Domain[A], data: A, rows: Tiling, columns: Tiling) -> A:
     """[n, c, h, w] -> [n, c, tiles down, tiles across, rows of a tile, columns of a tile]."""
     margins = (rows.before, columns.before, rows.after, columns.after)
@@ -238,17 +270,27 @@ def _tiles(domain: Domain[A], data: A, rows: Tiling, columns: Tiling) -> A:
     return windows(domain, image, reads, steps, (1, 1), (0, 0, 0, 0), repeat_edge=False)
 
 
+def _of_parts(domain: Domain[A], tiles: A, rows: Tiling, columns: Tiling) -> A:
+    """The transformed tiles that each part of the kernel is multiplied with: [n, c, read tiles down, read
+    tiles across, points down, points across] -> [n, c, points, tiles, parts]."""
+    n, channels, _, _, down, across = domain.shape(tiles)
+    parts, apart = (rows.parts, columns.parts), (rows.apart, columns.apart)
+    moved = domain.transpose(tiles, (0, 1, 4, 5, 2, 3))
+    found = windows(domain, moved, parts, (1, 1), apart, (0, 0, 0, 0), repeat_edge=False)
+    shape = (n, channels, down * across, rows.tiles * columns.tiles, parts[0] * parts[1])
+    return domain.reshape(found, shape)
+
+
 def _pointwise(domain: Domain[A], tiles: A, kernels: A) -> A:
-    """Sums over the channels of a group, at each point: [n, c, tiles down, tiles across, points down, points
-    across] and [o, c / g, points] -> [n, g, o / g, tiles, points]."""
-    n, channels, down, across, *_ = domain.shape(tiles)
-    outputs, per_group, points = domain.shape(kernels)
-    groups = channels // per_group
-    tiles = domain.reshape(tiles, (n, groups, per_group, down * across, points))
-    kernels = domain.reshape(kernels, (1, groups, outputs // groups, per_group, points))
-    products = domain.matmul(
-        domain.transpose(kernels, (0, 1, 4, 2, 3)), domain.transpose(tiles, (0, 1, 4, 2, 3))
-    )
+    """Sums over the channels of a group and the parts of the kernel, at each point: [n, c, points, tiles,
+    parts] and [o, c / g, parts, points] -> [n, g, o / g, tiles, points]."""
+    n, channels, points, count, parts = domain.shape(tiles)
+    outputs, per_group, *_ = domain.shape(kernels)
+    groups, summed = channels // per_group, per_group * parts
+    tiles = domain.reshape(tiles, (n, groups, per_group, points, count, parts))
+    tiles = domain.reshape(domain.transpose(tiles, (0, 1, 3, 2, 5, 4)), (n, groups, points, summed, count))
+    kernels = domain.reshape(kernels, (1, groups, outputs // groups, summed, points))
+    products = domain.matmul(domain.transpose(kernels, (0, 1, 4, 2, 3)), tiles)
     return domain.transpose(products, (0, 1, 3, 4, 2))
 
 

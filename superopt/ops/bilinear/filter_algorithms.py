@@ -10,6 +10,10 @@ from typing import TypeAlias, TypeGuard, cast
 import numpy as np
 
 from superopt.errors import UnfitTypesError
+from superopt.ir.bounds import surely_below
+from superopt.ir.dimensions import Dimension, floor_divide
+from superopt.ops.base import equal_dimensions
+from superopt.ops.sharded.sharding import require_divisible
 
 Matrix: TypeAlias = "tuple[tuple[int | Fraction, ...], ...]"
 Matrices: TypeAlias = "tuple[Matrix, Matrix, Matrix]"
@@ -65,6 +69,37 @@ def taps_of(where: str, algorithm: Matrices) -> int:
     return taps
 
 
+def parts_of(where: str, extent: Dimension, algorithm: Matrices, zeros: int) -> Dimension:
+    """The parts of a kernel of that extent, of as many taps each as the algorithm has, the last completed by
+    ``zeros`` taps. Raises IllTypedError unless there are such parts: several only if the outputs of a tile
+    divide the taps, so that a part further is a whole number of tiles further."""
+    taps = taps_of(where, algorithm)
+    _check_zeros(where, algorithm, zeros)
+    if taps % len(algorithm[2][0]):
+        equal_dimensions(f"{where}, taps", extent, taps)
+        return 1
+    if zeros and surely_below(extent + zeros, 2 * taps):
+        parts = f"several parts of {taps} taps"
+        raise UnfitTypesError(f"{where}: expected zeros behind {parts}, got {extent} taps")
+    require_divisible(f"{where}, taps", extent + zeros, taps)
+    return floor_divide(extent + zeros, taps)
+
+
+def extent_of(where: str, parts: Dimension, algorithm: Matrices, zeros: int) -> Dimension:
+    """The extent of the kernel that has so many parts; raises IllTypedError as ``parts_of``."""
+    taps = taps_of(where, algorithm)
+    _check_zeros(where, algorithm, zeros)
+    if taps % len(algorithm[2][0]):
+        equal_dimensions(f"{where}, extent of the transformed kernel", parts, 1)
+    return parts * taps - zeros
+
+
+def _check_zeros(where: str, algorithm: Matrices, zeros: int) -> None:
+    taps = taps_of(where, algorithm)
+    if zeros and (not 0 < zeros < taps or taps % len(algorithm[2][0])):
+        raise UnfitTypesError(f"{where}: expected fewer than {taps} zeros behind parts, got {zeros}")
+
+
 def _is_matrix(value: object) -> bool:
     """Whether it has rows of numbers, none of them empty."""
     rows = _parts(value)
@@ -84,9 +119,12 @@ def entries(matrix: Matrix) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """Tiles along one axis of an image of that ``size``, with zeros ``before`` and ``behind`` it."""
+    """Tiles along one axis of an image of that ``size``, with zeros ``before`` and ``behind`` it, for a
+    kernel of that ``extent``. The outputs of a tile are sums over all ``parts`` of the kernel, each of which
+    is multiplied with the tile that begins as much later as the part does in the kernel."""
 
     algorithm: Matrices
+    extent: int
     size: int
     before: int
     behind: int
@@ -119,17 +157,32 @@ class Tiling:
     @property
     def outputs(self) -> int:
         """Outputs along the axis."""
-        return self.size + self.before + self.behind - (self.reads - self.step)
+        return self.size + self.before + self.behind - (self.extent - 1)
 
     @property
     def tiles(self) -> int:
-        """Tiles along the axis, the last of which may be partial."""
+        """Tiles of outputs along the axis, the last of which may be partial."""
         return -(-self.outputs // self.step)
+
+    @property
+    def parts(self) -> int:
+        """Parts of the kernel, of as many taps each as the algorithm has."""
+        return -(-self.extent // len(self.algorithm[1][0]))
+
+    @property
+    def apart(self) -> int:
+        """Tiles between those of two parts; 1 for a single part."""
+        return len(self.algorithm[1][0]) // self.step if self.parts > 1 else 1
+
+    @property
+    def read_tiles(self) -> int:
+        """Tiles of the image that are transformed: more than ``tiles`` for several parts."""
+        return self.tiles + (self.parts - 1) * self.apart
 
     @property
     def after(self) -> int:
         """Zeros behind the image that complete the last tile."""
-        return (self.tiles - 1) * self.step + self.reads - self.size - self.before
+        return (self.read_tiles - 1) * self.step + self.reads - self.size - self.before
 
 
 __all__ = [
@@ -140,6 +193,8 @@ __all__ = [
     "Tiling",
     "by_definition",
     "entries",
+    "extent_of",
     "is_given",
+    "parts_of",
     "taps_of",
 ]

@@ -33,7 +33,8 @@ from tests.ops.algorithms import algorithm
 
 @dataclass(frozen=True)
 class Case:
-    """A convolution, and the outputs of tiles along rows and columns."""
+    """A convolution, the outputs of tiles along rows and columns, and the taps of parts of the kernel: all
+    of its taps where there is none."""
 
     name: str
     image: tuple[int, int, int, int]
@@ -46,6 +47,7 @@ class Case:
     opset: int = 17
     open_axes: tuple[int, ...] = ()
     pool: MaxPool | None = None
+    parts: tuple[int, int] = (0, 0)
 
     def __str__(self) -> str:
         return self.name
@@ -59,8 +61,16 @@ class Case:
 
     @property
     def algorithms(self) -> tuple[FilterAlgorithm, FilterAlgorithm]:
-        rows, columns = map(algorithm, self.tiles, self.kernel[2:])
+        rows, columns = map(algorithm, self.tiles, self.taps)
         return rows, columns
+
+    @property
+    def taps(self) -> tuple[int, int]:
+        return self.parts[0] or self.kernel[2], self.parts[1] or self.kernel[3]
+
+    @property
+    def zeros(self) -> tuple[int, int]:
+        return -self.kernel[2] % self.taps[0], -self.kernel[3] % self.taps[1]
 
     @property
     def weights(self) -> dict[str, Array]:
@@ -83,8 +93,9 @@ class Case:
         )
         if any(tiles):
             rows, columns = self.algorithms
-            kernel = editor.add(FilterTransform(rows, columns), [kernel]).value
-            result = editor.add(BilinearConv(rows, columns, self.padding), [image, kernel]).value
+            kernel = editor.add(FilterTransform(rows, columns, self.zeros), [kernel]).value
+            tiled = BilinearConv(rows, columns, self.padding, self.zeros)
+            result = editor.add(tiled, [image, kernel]).value
         else:
             result = editor.add(Conv(padding=self.padding), [image, kernel]).value
         if self.biased:
@@ -101,6 +112,8 @@ COLUMNS = Case("columns", (1, 6, 12, 12), (8, 6, 3, 3), (0, 4))
 BOTH = Case("both", (1, 6, 12, 8), (8, 6, 3, 3), (4, 4))
 SEQUENCE = Case("sequence", (1, 6, 1, 30), (8, 6, 1, 5), (0, 6))
 FEWER = Case("fewer outputs", (1, 8, 12, 10), (4, 8, 3, 3), (4, 0))
+PARTS = Case("parts", (1, 6, 13, 12), (8, 6, 5, 3), (2, 0), parts=(2, 0))
+LONG = Case("parts of a sequence", (1, 6, 1, 45), (8, 6, 1, 11), (0, 4), parts=(0, 4))
 CASES = (
     ROWS,
     COLUMNS,
@@ -138,6 +151,18 @@ CASES = (
     replace(BOTH, name="f64", element=ElementType.DOUBLE),
     replace(SEQUENCE, name="f64, sequence", image=(2, 6, 1, 31), element=ElementType.DOUBLE),
     replace(BOTH, name="f16", element=ElementType.FLOAT16, tiles=(2, 2)),
+    PARTS,
+    LONG,
+    replace(PARTS, name="parts, both", kernel=(8, 6, 5, 7), tiles=(2, 3), parts=(2, 3)),
+    replace(PARTS, name="parts, uneven padding", padding=(2, 0, 3, 1)),
+    replace(PARTS, name="parts, fewer outputs", kernel=(4, 3, 5, 3)),
+    replace(PARTS, name="parts, no zeros", kernel=(8, 6, 6, 3), padding="same_upper"),
+    replace(PARTS, name="parts further than a tile", tiles=(2, 0), kernel=(8, 6, 7, 3), parts=(4, 0)),
+    replace(LONG, name="parts of a sequence, batch", image=(3, 6, 1, 42), batch=symbol("n")),
+    replace(LONG, name="parts of a sequence, six outputs", tiles=(0, 6), parts=(0, 6)),
+    replace(LONG, name="parts of a sequence, older operators", opset=9),
+    replace(LONG, name="parts of a sequence, f64", element=ElementType.DOUBLE),
+    replace(LONG, name="parts of a short sequence", image=(1, 6, 1, 3)),
 )
 TOLERANCES = {ElementType.FLOAT: 2e-5, ElementType.DOUBLE: 1e-12, ElementType.FLOAT16: 2e-2}
 
@@ -171,6 +196,8 @@ TALL = (
     replace(ROWS, name="rows, valid", image=(1, 6, 61, 10), padding="valid"),
     replace(BOTH, name="both, unknown batch", image=(2, 6, 61, 10), batch=symbol("n")),
     replace(BOTH, name="both, old operator set", image=(1, 6, 61, 10), opset=9),
+    replace(PARTS, image=(1, 6, 61, 10)),
+    replace(PARTS, name="parts, both", image=(1, 6, 61, 10), kernel=(8, 6, 5, 7), tiles=(2, 3), parts=(2, 3)),
 )
 
 
@@ -202,7 +229,7 @@ def test_nodes_for_rows() -> None:
 
 
 DOUBLE = ElementType.DOUBLE
-OPEN = [case for case in CASES if case.opset >= 10 and case.image[2] > 1]
+OPEN = [case for case in CASES if case.opset >= 10 and (case.image[2] > 1 or case is LONG)]
 
 
 @pytest.mark.parametrize("axes", [(2,), (3,), (2, 3)], ids=str)

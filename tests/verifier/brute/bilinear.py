@@ -37,23 +37,37 @@ def _is_filter(algorithm: tuple[Vectors, ...]) -> bool:
     )
 
 
+def _zeros(attributes: Attributes) -> tuple[int, int]:
+    """The zeros behind a kernel; where there are any, parts of an algorithm must take them."""
+    zeros = attributes.get("zeros", (0, 0))
+    for number, algorithm in zip(zeros, _algorithms(attributes), strict=True):
+        need(number == 0 or (bool(algorithm) and 0 < number < _taps(algorithm) and _has_parts(algorithm)))
+    return zeros
+
+
+def _has_parts(algorithm: tuple[Vectors, ...]) -> bool:
+    """Whether the next part of a kernel meets the beginning of a tile."""
+    return _taps(algorithm) % len(algorithm[2][0]) == 0
+
+
 def _transformed_shape(attributes: Attributes, kernel: Shape) -> Shape:
     need(len(kernel) == 4)
     outputs, channels, *extents = kernel
-    for axis, algorithm in enumerate(_algorithms(attributes)):
+    for axis, (algorithm, zeros) in enumerate(zip(_algorithms(attributes), _zeros(attributes), strict=True)):
         if algorithm:
-            need(extents[axis] == _taps(algorithm))
-            outputs, extents[axis] = outputs * len(algorithm[0]), 1
+            parts, missing = divmod(extents[axis] + zeros, _taps(algorithm))
+            need(missing == 0 and (parts == 1 or _has_parts(algorithm)) and not (parts == 1 and zeros))
+            outputs, extents[axis] = outputs * len(algorithm[0]), parts
     return (outputs, channels, *extents)
 
 
 def _kernel_shape(attributes: Attributes, transformed: Shape) -> Shape:
     need(len(transformed) == 4)
     outputs, channels, *extents = transformed
-    for axis, algorithm in enumerate(_algorithms(attributes)):
+    for axis, (algorithm, zeros) in enumerate(zip(_algorithms(attributes), _zeros(attributes), strict=True)):
         if algorithm:
-            need(extents[axis] == 1 and outputs % len(algorithm[0]) == 0)
-            outputs, extents[axis] = outputs // len(algorithm[0]), _taps(algorithm)
+            need((extents[axis] == 1 or _has_parts(algorithm)) and outputs % len(algorithm[0]) == 0)
+            outputs, extents[axis] = outputs // len(algorithm[0]), extents[axis] * _taps(algorithm) - zeros
     return (outputs, channels, *extents)
 
 
@@ -67,39 +81,57 @@ def _plain(attributes: Attributes) -> Attributes:
 
 def _transformed(attributes: Attributes, kernel: Real) -> Real:
     rows, columns = (algorithm[1] if algorithm else (None,) for algorithm in _algorithms(attributes))
+    below, beside = _zeros(attributes)
+    whole = np.pad(kernel, ((0, 0), (0, 0), (0, below), (0, beside)))
     return np.concatenate(
-        [_contracted(_contracted(kernel, row, 2), column, 3) for column in columns for row in rows]
+        [_contracted(_contracted(whole, row, 2), column, 3) for column in columns for row in rows]
     )
 
 
 def _contracted(array: Real, factors: Sequence[Any] | None, axis: int) -> Real:
+    """The sums of each part with these factors, in the order of the parts."""
     if factors is None:
         return array
-    return np.expand_dims(np.tensordot(array, np.array(factors, float), (axis, 0)), axis)
+    parts = np.split(array, array.shape[axis] // len(factors), axis)
+    sums = [np.tensordot(part, np.array(factors, float), (axis, 0)) for part in parts]
+    return np.stack(sums, axis)
 
 
 def _tiled(attributes: Attributes, data: Real, transformed: Real) -> Real:
-    shape = _tiled_shape(attributes, data.shape, transformed.shape)
+    """Part by part: each is a convolution by itself, of the image from where the part begins."""
+    _, _, *sizes = _tiled_shape(attributes, data.shape, transformed.shape)
     kernel = _kernel_shape(attributes, transformed.shape)
-    algorithms = [algorithm or (((1,),), ((1,),), ((1,),)) for algorithm in _algorithms(attributes)]
+    padding = attributes.get("padding", "valid")
+    margins = [margins_of(data.shape[2 + axis], kernel[2 + axis], 1, 1, padding, axis) for axis in range(2)]
+    algorithms = _algorithms(attributes)
+    taps = [_taps(algorithm) if algorithm else 0 for algorithm in algorithms]
+    image = np.pad(data, ((0, 0), (0, 0), *margins))
+    enough = [(0, sum(len(matrix[0]) for matrix in algorithm)) for algorithm in algorithms]
+    image = np.pad(image, ((0, 0), (0, 0), *enough))
+    parts = [transformed.shape[2 + axis] if algorithm else 1 for axis, algorithm in enumerate(algorithms)]
+    sums: list[Real] = []
+    for down, across in np.ndindex(*parts):
+        weights = transformed[:, :, down : down + 1] if algorithms[0] else transformed
+        weights = weights[..., across : across + 1] if algorithms[1] else weights
+        seen = image[:, :, down * taps[0] :, across * taps[1] :]
+        sums.append(_of_part(algorithms, seen, weights, sizes))
+    return np.sum(sums, axis=0)
+
+
+def _of_part(given: list[tuple[Vectors, ...]], image: Real, weights: Real, sizes: Sequence[int]) -> Real:
+    algorithms = [algorithm or (((1,),), ((1,),), ((1,),)) for algorithm in given]
     steps = [len(result[0]) for _, _, result in algorithms]
-    tiles = [math.ceil(shape[2 + axis] / steps[axis]) for axis in range(2)]
-    margins = [
-        margins_of(data.shape[2 + axis], kernel[2 + axis], 1, 1, attributes.get("padding", "valid"), axis)
-        for axis in range(2)
-    ]
-    missing = [steps[axis] * tiles[axis] - shape[2 + axis] for axis in range(2)]
-    widths = [(before, after + more) for (before, after), more in zip(margins, missing, strict=True)]
-    image = np.pad(data, ((0, 0), (0, 0), *widths))
-    result = np.zeros((*shape[:2], steps[0] * tiles[0], steps[1] * tiles[1]))
+    tiles = [math.ceil(size / step) for size, step in zip(sizes, steps, strict=True)]
     points = itertools.product(zip(*algorithms[1], strict=True), zip(*algorithms[0], strict=True))
-    kernels = np.split(transformed, len(algorithms[0][0]) * len(algorithms[1][0]))
+    kernels = np.split(weights, len(algorithms[0][0]) * len(algorithms[1][0]))
+    outputs = len(kernels[0])
+    result = np.zeros((len(image), outputs, steps[0] * tiles[0], steps[1] * tiles[1]))
     for at_point, ((across, _, to_columns), (down, _, to_rows)) in zip(kernels, points, strict=True):
         part = _of_tiles(_of_tiles(image, down, steps[0], tiles[0], 2), across, steps[1], tiles[1], 3)
-        product = conv({}, part, at_point)
+        product = conv({}, part, at_point)[:, :, : tiles[0], : tiles[1]]
         for i, j in np.ndindex(steps[0], steps[1]):
             result[:, :, i :: steps[0], j :: steps[1]] += float(to_rows[i] * to_columns[j]) * product
-    return result[:, :, : shape[2], : shape[3]]
+    return result[:, :, : sizes[0], : sizes[1]]
 
 
 def _of_tiles(image: Real, factors: Sequence[Any], step: int, tiles: int, axis: int) -> Real:

@@ -14,7 +14,7 @@ from superopt.errors import InvalidOptionError
 if TYPE_CHECKING:
     from superopt.journeys.library.bilinear import Discovered
 
-_FILTERS = ((2, 3), (4, 3), (6, 3), (4, 5), (6, 5), (4, 7), (6, 7))
+_FILTERS = ((2, 3), (4, 3), (6, 3), (4, 5), (6, 5), (4, 7), (6, 7), (4, 4), (5, 5), (6, 6))
 _PRODUCTS = ((2, 2, 2), (2, 2, 3))
 _STORED_PRODUCTS = ((2, 2, 2),)
 
