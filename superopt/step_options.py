@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Literal, cast
@@ -54,6 +54,17 @@ _OTHER_RATE = 1e-2
 _EPSILONS = {"adagrad": 1e-10}
 _OTHER_EPSILON = 1e-8
 _DECAYS = {"adamw": 1e-2}
+_MOMENTUM, _BETA1, _BETA2, _ALPHA = 0.9, 0.9, 0.999, 0.99
+
+_ADAMS, _VELOCITIES = ("adam", "adamw"), ("momentum", "nesterov")
+_READ_BY: Mapping[str, tuple[str, ...]] = {
+    "momentum": _VELOCITIES,
+    "beta1": _ADAMS,
+    "beta2": _ADAMS,
+    "rmsprop_alpha": ("rmsprop",),
+    "epsilon": (*_ADAMS, "adagrad", "rmsprop"),
+}
+"""The optimisers that read an option, of those that not all read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +85,15 @@ class LossSettings:
 
     def __post_init__(self) -> None:
         _require_valid(LOSS_OPTIONS, self)
+        names = ("label_kind", "class_axis", "label_smoothing", "ignore_index")
+        given = {each.name for each in fields(self) if getattr(self, each.name) != each.default}
+        for name in names if self.loss != CROSS_ENTROPY else ():
+            if name in given:
+                raise InvalidOptionError(
+                    f"{name}: expected the loss {CROSS_ENTROPY} with it, got {self.loss}"
+                )
+        if self.label_kind != "classes" and "ignore_index" in given:
+            raise InvalidOptionError(f"ignore_index: expected labels classes with it, got {self.label_kind}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +120,21 @@ class UpdateSettings:
             form=f"one of {SCHEDULES}",
         ),
     ] = "constant"
-    momentum: Annotated[float, Option("Momentum of momentum and nesterov", least=0, most=1)] = 0.9
-    beta1: Annotated[float, Option("Decay of Adam's mean of gradients, below 1", least=0, most=1)] = 0.9
-    beta2: Annotated[float, Option("Decay of Adam's mean of their squares, below 1", least=0, most=1)] = 0.999
+    momentum: Annotated[
+        float | None, Option("Momentum of momentum and nesterov", unset=str(_MOMENTUM), least=0, most=1)
+    ] = None
+    beta1: Annotated[
+        float | None,
+        Option("Decay of Adam's mean of gradients, below 1", unset=str(_BETA1), least=0, most=1),
+    ] = None
+    beta2: Annotated[
+        float | None,
+        Option("Decay of Adam's mean of their squares, below 1", unset=str(_BETA2), least=0, most=1),
+    ] = None
     rmsprop_alpha: Annotated[
-        float, Option("Decay of RMSprop's mean of squared gradients", least=0, most=1)
-    ] = 0.99
+        float | None,
+        Option("Decay of RMSprop's mean of squared gradients", unset=str(_ALPHA), least=0, most=1),
+    ] = None
     epsilon: Annotated[
         float | None, Option("Term of divisors", unset="1e-10 for adagrad, else 1e-8", least=0, most=_LARGEST)
     ] = None
@@ -126,6 +155,10 @@ class UpdateSettings:
         for name in ("beta1", "beta2"):
             if getattr(self, name) == 1:
                 raise InvalidOptionError(f"{name}: expected a number of at least 0 and below 1, got 1")
+        for name, readers in _READ_BY.items():
+            if getattr(self, name) is not None and self.optimizer not in readers:
+                known = " or ".join(readers)
+                raise InvalidOptionError(f"{name}: expected the optimizer {known}, got {self.optimizer}")
 
     @property
     def base_rate(self) -> Fraction | None:
@@ -134,6 +167,21 @@ class UpdateSettings:
             return None
         rate = self.learning_rate
         return decimal(_RATES.get(self.optimizer, _OTHER_RATE) if rate is None else float(rate))
+
+    @property
+    def velocity_decay(self) -> float:
+        """The momentum."""
+        return _MOMENTUM if self.momentum is None else self.momentum
+
+    @property
+    def moment_decays(self) -> tuple[float, float]:
+        """Adam's betas."""
+        return _BETA1 if self.beta1 is None else self.beta1, _BETA2 if self.beta2 is None else self.beta2
+
+    @property
+    def square_decay(self) -> float:
+        """RMSprop's alpha."""
+        return _ALPHA if self.rmsprop_alpha is None else self.rmsprop_alpha
 
     @property
     def divisor_term(self) -> Fraction:

@@ -121,7 +121,7 @@ def _descended(given: Operands) -> Changed:
 
 def _velocity(given: Operands) -> Value:
     """momentum * old + gradient."""
-    kept = given.builder.scaled(given.moments[0], decimal(given.settings.momentum))
+    kept = given.builder.scaled(given.moments[0], decimal(given.settings.velocity_decay))
     return given.builder.apply(Add(), kept, given.gradient)
 
 
@@ -133,7 +133,7 @@ def _with_momentum(given: Operands) -> Changed:
 def _with_nesterov(given: Operands) -> Changed:
     """Gradient + momentum * velocity, as PyTorch has it."""
     velocity = _velocity(given)
-    ahead = given.builder.scaled(velocity, decimal(given.settings.momentum))
+    ahead = given.builder.scaled(velocity, decimal(given.settings.velocity_decay))
     direction = given.builder.apply(Add(), given.gradient, ahead)
     return Changed(given.moved(direction, given.rates.learning_rate), (velocity,))
 
@@ -142,14 +142,15 @@ def _by_adam(given: Operands) -> Changed:
     """Kingma and Ba, "Adam", algorithm 1, in the second form of section 2: the rate and epsilon are corrected
     instead of the moments, which saves a pass over them."""
     builder, settings, rates = given.builder, given.settings, given.rates
-    mean = given.blended(given.moments[0], given.gradient, settings.beta1)
-    square = given.blended(given.moments[1], given.squared, settings.beta2)
-    corrected = builder.apply(Sqrt(), rates.correction(settings.beta2))
+    beta1, beta2 = settings.moment_decays
+    mean = given.blended(given.moments[0], given.gradient, beta1)
+    square = given.blended(given.moments[1], given.squared, beta2)
+    corrected = builder.apply(Sqrt(), rates.correction(beta2))
     term = builder.converted(builder.scaled(corrected, settings.divisor_term), builder.type(square).element)
     shape = builder.type(square).shape
     divisor = builder.apply(Add(), builder.apply(Sqrt(), square), builder.repeated(term, shape))
     rate = builder.apply(Multiply(), rates.learning_rate, corrected)
-    rate = builder.apply(Divide(), rate, rates.correction(settings.beta1))
+    rate = builder.apply(Divide(), rate, rates.correction(beta1))
     direction = builder.apply(Divide(), mean, divisor)
     return Changed(given.moved(direction, rate), (mean, square))
 
@@ -163,7 +164,7 @@ def _by_adagrad(given: Operands) -> Changed:
 
 def _by_rmsprop(given: Operands) -> Changed:
     """Hinton's RMSprop, not centred, without momentum."""
-    square = given.blended(given.moments[0], given.squared, given.settings.rmsprop_alpha)
+    square = given.blended(given.moments[0], given.squared, given.settings.square_decay)
     direction = given.normalised(given.gradient, given.builder.apply(Sqrt(), square))
     return Changed(given.moved(direction, given.rates.learning_rate), (square,))
 

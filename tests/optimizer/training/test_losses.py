@@ -222,6 +222,21 @@ def test_a_loss_and_updates_may_be_in_one_graph() -> None:
         ((4, 5), "FLOAT", {"loss": "cotangents"}, "expected a loss with a value, got cotangents"),
         ((4, 5), "FLOAT", {"label_smoothing": 1.5}, "expected a number, at least 0 and at most 1, got 1.5"),
         ((4, 5), "FLOAT", {"label_kind": "soft"}, "one of classes, probabilities, got 'soft'"),
+        *(
+            ((4, 5), "FLOAT", {"loss": "mse", **options}, "expected the loss cross-entropy with it, got mse")
+            for options in (
+                {"label_smoothing": 0.1},
+                {"class_axis": 1},
+                {"label_kind": "probabilities"},
+                {"ignore_index": 0},
+            )
+        ),
+        (
+            (4, 5),
+            "FLOAT",
+            {"label_kind": "probabilities", "ignore_index": 0},
+            "ignore_index: expected labels classes with it, got probabilities",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(

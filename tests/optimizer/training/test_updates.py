@@ -270,6 +270,16 @@ def test_states_say_what_they_are() -> None:
         ({"accumulate": 0}, "accumulate: expected a whole number, at least 1, got 0"),
         ({"clip_norm": 0.0}, "clip_norm: expected a number, above 0, got 0.0"),
         ({"decayed": "biases"}, "decayed: expected one of all, matrices, got 'biases'"),
+        (
+            {"momentum": 0.9, "optimizer": "sgd"},
+            "momentum: expected the optimizer momentum or nesterov, got sgd",
+        ),
+        ({"beta1": 0.9, "optimizer": "rmsprop"}, "beta1: expected the optimizer adam or adamw, got rmsprop"),
+        ({"rmsprop_alpha": 0.5}, "rmsprop_alpha: expected the optimizer rmsprop, got adamw"),
+        (
+            {"epsilon": 1e-8, "optimizer": "nesterov"},
+            "epsilon: expected the optimizer adam or .*, got nesterov",
+        ),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_named(options: dict[str, object], message: str) -> None:
