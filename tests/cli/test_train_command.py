@@ -125,6 +125,15 @@ REFUSED = [
         "output: expected a file of its own, and data.npz is the file of samples",
     ),
     (
+        "step",
+        "--into m.onnx -o ./m.onnx",
+        "output: expected a file of its own, and m.onnx is the inference model",
+    ),
+    (
+        *("step", "--checkpoint lacking.npz"),
+        "checkpoint: expected a new file, and lacking.npz exists; --resume continues from its states",
+    ),
+    (
         *("step", "--checkpoint m.onnx --into m.onnx -o out.onnx"),
         "checkpoint: expected a file of its own, and m.onnx is the inference model",
     ),

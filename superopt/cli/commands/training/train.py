@@ -49,7 +49,10 @@ def train(
     ] = None,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(help="Write all states to this file, in safetensors format.", metavar="FILE"),
+        typer.Option(
+            help="Write all states to this file, in safetensors format. It is new, but for --resume.",
+            metavar="FILE",
+        ),
     ] = None,
     checkpoint_every: Annotated[
         str,
@@ -92,7 +95,11 @@ def train(
     require_not_read(
         {"checkpoint": checkpoint, "output": out}, {"training step": step, "file of samples": data}
     )
-    require_not_read({"checkpoint": checkpoint}, {"inference model": into})
+    require_not_read({"checkpoint": checkpoint, "output": out}, {"inference model": into})
+    if checkpoint is not None and not resume and checkpoint.is_file() and checkpoint.stat().st_size:
+        raise InvalidOptionError(
+            f"checkpoint: expected a new file, and {checkpoint} exists; --resume continues from its states"
+        )
     loaded = Step(step, threads=threads)
     if into is not None:
         loaded.trained(into)  # a model that does not fit is found before training
