@@ -59,11 +59,12 @@ def matrices(algorithm: BilinearAlgorithm) -> AttributeTerm:
 
 
 def _equation(algorithms: Attributes, zeros: tuple[int, int]) -> Equation:
-    x, y, padding = Variable("x"), Variable("y"), ("padding", AttributeVariable("p"))
+    x, y = Variable("x"), Variable("y")
+    padding, dilation = ("padding", AttributeVariable("p")), ("dilation", AttributeVariable("d"))
     completed: Attributes = (("zeros", zeros),) if any(zeros) else ()
     kernel = Application("filter_transform", (*algorithms, *completed), (y,))
-    source = Application("conv", (padding,), (x, y))
-    target = Application("bilinear_conv", (*algorithms, padding, *completed), (x, kernel))
+    source = Application("conv", (padding, dilation), (x, y))
+    target = Application("bilinear_conv", (*algorithms, padding, *completed, dilation), (x, kernel))
     return Equation((source,), (target,), direction=Direction.FORWARD)
 
 

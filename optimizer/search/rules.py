@@ -10,7 +10,7 @@ from functools import lru_cache
 from superopt.ir.graph import Graph, NodeId, Value
 from superopt.ir.terms import Application, Term, applications, variables
 from superopt.ir.types import ElementType, TensorType
-from superopt.ops.base import OPERATORS
+from superopt.ops.base import OPERATORS, Operator
 from superopt.ops.traits import ALIASES, traits
 from superopt.optimizer.search.net import Net
 from superopt.rewriting import Bundle, Match, Rewrite, Substitution, find_matches
@@ -270,19 +270,34 @@ def _joined(term: Term, join: Application) -> tuple[Term, ...]:
 
 def _is_precise_and_sized(graph: Graph, match: Match, *, is_open: bool) -> bool:
     """Whether all operands are in single or double precision, with known sizes but for the first axis, and
-    but for those of an image that may be open."""
-    parts = (
+    but for those of an image that may be open: with a dilation, only the length of a sequence."""
+    parts = [
         part
         for value in match.values.values()
         for part in (value.values if isinstance(value, Bundle) else (value,))
+    ]
+    types = [type_ for part in parts if isinstance(type_ := graph.type_of(part), TensorType)]
+    sized = all(isinstance(size, int) for type_ in types for size in type_.shape[1:])
+    return (
+        len(types) == len(parts)
+        and all(type_.element in (ElementType.FLOAT, ElementType.DOUBLE) for type_ in types)
+        and (sized or (is_open and _may_be_open(graph, match)))
     )
-    types = [graph.type_of(part) for part in parts]
-    return all(
-        isinstance(type_, TensorType)
-        and type_.element in (ElementType.FLOAT, ElementType.DOUBLE)
-        and all(isinstance(size, int) for size in (type_.shape[1:2] if is_open else type_.shape[1:]))
-        for type_ in types
+
+
+def _may_be_open(graph: Graph, match: Match) -> bool:
+    """Whether the windows of the root may be those of an image of open height and width."""
+    root = graph[match.outputs[0].node]
+    data, *others = (type_ for value in root.inputs if isinstance(type_ := graph.type_of(value), TensorType))
+    window = root.operator.window(data, *others) if isinstance(root.operator, Operator) else None
+    if window is None or window.known_kernel is None or not isinstance(data.shape[1], int):
+        return False
+    margins = window.margins((1, 1))
+    is_sequence = any(
+        size == extent == 1 and margins[axis] == margins[axis + 2] == 0
+        for axis, (size, extent) in enumerate(zip(data.shape[2:], window.known_kernel, strict=True))
     )
+    return is_sequence or window.dilation == (1, 1)
 
 
 @lru_cache(maxsize=1 << 14)

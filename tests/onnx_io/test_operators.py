@@ -169,6 +169,8 @@ CASES = (
     Case(BilinearConv(KARATSUBA), (IMAGE, (2 * 3, 2, 1, 1))),
     Case(BilinearConv(KARATSUBA, (), (2, 0, 2, 0), (1, 0)), (IMAGE, (6 * 3, 4, 2, 3))),
     Case(BilinearConv((), KARATSUBA, "valid"), (IMAGE, (6 * 3, 4, 2, 2))),
+    Case(BilinearConv((), KARATSUBA, "valid", (0, 0), (2, 2)), (IMAGE, (6 * 3, 4, 2, 1))),
+    Case(BilinearConv(KARATSUBA, (), (2, 0, 1, 0), (0, 0), (2, 1)), (IMAGE, (6 * 3, 4, 1, 2))),
     *(
         Case(FilterTransform(rows, columns), ((4, 3, *kernel),))
         for rows, columns, kernel in (

@@ -30,6 +30,7 @@ class Case:
     tiles: tuple[int, int]
     padding: Padding = "valid"
     parts: tuple[int, int] = (0, 0)
+    dilation: tuple[int, int] = (1, 1)
 
     @property
     def taps(self) -> tuple[int, int]:
@@ -71,6 +72,15 @@ CASES = (
     ),
     Case((2, 4, 1, 14), (6, 2, 1, 11), (0, 4), "same", (0, 4)),
     Case((1, 1, 1, 2), (1, 1, 1, 9), (0, 3), "same", (0, 3)),
+    *(
+        Case((1, 2, 10, 9), (2, 2, 3, 2), tiles, padding, (0, 0), dilation)
+        for tiles in ((2, 0), (0, 2), (2, 4))
+        for padding in ("valid", "same_upper", "same_lower", (2, 0, 1, 3))
+        for dilation in ((1, 2), (2, 1), (3, 2))
+    ),
+    Case((2, 4, 1, 14), (6, 2, 1, 5), (0, 4), "same", (0, 0), (1, 3)),
+    Case((2, 4, 1, 25), (6, 2, 1, 7), (0, 4), "same", (0, 4), (1, 2)),
+    Case((1, 1, 1, 2), (1, 1, 1, 3), (0, 4), "same", (0, 0), (1, 5)),
 )
 
 
@@ -82,8 +92,8 @@ def of(*shape: int) -> TensorType:
 def test_types_and_values_are_those_of_the_convolution(case: Case) -> None:
     rows, columns = case.algorithms
     transform = FilterTransform(rows, columns, case.zeros)
-    tiled = BilinearConv(rows, columns, case.padding, case.zeros)
-    plain = Conv(padding=case.padding)
+    tiled = BilinearConv(rows, columns, case.padding, case.zeros, case.dilation)
+    plain = Conv(padding=case.padding, dilation=case.dilation)
     (kernel,) = transform.infer(of(*case.kernel))
     assert tiled.infer(of(*case.image), kernel) == plain.infer(of(*case.image), of(*case.kernel))
     assert tiled.kernel(kernel) == of(*case.kernel)

@@ -9,6 +9,7 @@ from superopt.generator.bilinear import filter_rules, filters, product_rules, pr
 from superopt.ir import Dimension, ElementType, Graph, Input, TensorType, Weight
 from superopt.ir.dimensions import symbol
 from superopt.ops.images.convolution import Conv
+from superopt.ops.images.windows import Padding
 from superopt.ops.matrix import Matmul
 from superopt.optimizer.pipeline.selection import is_safe_with_infinities, usable_rules
 from superopt.optimizer.search import RuleSet
@@ -80,6 +81,32 @@ def test_rules_that_round_more_need_sizes_and_single_precision(
     is_open = any(not isinstance(size, int) for size in shape[1:])
     written = RuleSet(COLUMNS, may_open_images=False).matches(graph, graph.weight_only)
     assert len(written) == (0 if is_open else count)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "padding", "count"),
+    [
+        ((1, 2, 9, 9), (3, 3), "same", 1),
+        ((symbol("n"), 2, 9, 9), (3, 3), "same", 1),
+        ((1, 2, symbol("h"), 9), (3, 3), "same", 0),
+        ((1, 2, symbol("h"), symbol("w")), (3, 3), "same", 0),
+        ((1, 2, 1, symbol("w")), (1, 3), "same", 1),
+        ((1, 2, 1, symbol("w")), (1, 3), (0, 4, 0, 0), 1),
+        ((1, 2, symbol("h"), 1), (3, 1), "same", 1),
+        ((1, 2, 1, symbol("w")), (3, 3), "same", 0),
+        ((1, 2, 1, symbol("w")), (1, 3), (1, 0, 0, 0), 0),
+    ],
+    ids=str,
+)
+def test_with_a_dilation_only_the_length_of_a_sequence_may_be_open(
+    shape: tuple[Dimension, ...], kernel: tuple[int, int], padding: Padding, count: int
+) -> None:
+    editor = Graph.empty().edit()
+    image = editor.add(Input("x", TensorType(ElementType.FLOAT, shape))).value
+    weight = editor.add(Weight("w", TensorType(ElementType.FLOAT, (3, 2, *kernel)))).value
+    editor.set_outputs([editor.add(Conv(padding=padding, dilation=(2, 2)), [image, weight]).value])
+    graph = editor.build()
+    assert len(RuleSet(COLUMNS).matches(graph, graph.weight_only)) == count
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,9 @@ CASES: list[tuple[str, dict[str, object], list[tuple[int, ...]]]] = [
       for rows, columns in ALGORITHMS for zeros in ((1, 0), (0, 1), (1, 1), (0, 0)) for kernel in ((3, 4), (4, 3), (1, 3), (5, 5))),
     *(("bilinear_conv", {"rows": rows, "columns": columns, "padding": padding, "zeros": zeros}, [IMAGE, (outputs, 2, *kernel)])
       for rows, columns in ALGORITHMS for zeros in ((1, 0), (0, 1), (0, 0), (2, 0)) for padding in ("same", (3, 1, 2, 1)) for outputs in (36, 12) for kernel in ((2, 1), (1, 2), (2, 2), (3, 3))),
+    *(("bilinear_conv", {"rows": rows, "columns": columns, "padding": padding, "zeros": zeros, "dilation": dilation}, [IMAGE, (outputs, 2, *kernel)])
+      for rows, columns in ALGORITHMS for zeros in ((1, 0), (0, 0)) for padding in ("same", "valid", "same_upper", (3, 1, 2, 4)) for dilation in ((2, 2), (1, 3))
+      for outputs in (36, 12) for kernel in ((2, 1), (1, 1), (1, 2))),
     *(("product_transform", {"algorithm": given}, [weight]) for given in PRODUCTS for weight in ((4, 6), (2, 3), (3, 2), (6, 2, 2))),
     *(("bilinear_matmul", {"algorithm": given}, [data, weight])
       for given in PRODUCTS for data in ((4, 6), (3, 6), (2, 4, 4), (3, 2, 2, 2), (6,)) for weight in ((21, 5), (6, 2), (4, 3), (7, 1), (2, 2, 2))),

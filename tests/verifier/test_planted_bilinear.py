@@ -29,7 +29,7 @@ from superopt.verifier import Status, verify
 from tests.ops.algorithms import algorithm
 
 FILTERS = ((2, 3), (4, 3), (1, 3), (2, 2), (3, 2), (2, 5), (4, 5))
-X, Y, P = Variable("x"), Variable("y"), AttributeVariable("p")
+X, Y, P, D = Variable("x"), Variable("y"), AttributeVariable("p"), AttributeVariable("d")
 Change = Callable[[random.Random, Matrices], Matrices]
 
 
@@ -129,7 +129,13 @@ CHANGES: Mapping[str, Change] = {
 }
 AROUND = ("other taps", "exchanged axes", "another transform", "padding", "missing transform", "other axis")
 PARTS = ((2, 2), (3, 3), (4, 4), (1, 3))
-OF_PARTS = ("other zeros", "no zeros", "zeros along the other axis", "zeros without parts")
+OF_PARTS = (
+    "other zeros",
+    "no zeros",
+    "zeros along the other axis",
+    "zeros without parts",
+    "another dilation",
+)
 KINDS = (*CHANGES, *AROUND, *OF_PARTS)
 SAME: tuple[Padding, ...] = ("same", "same_upper", "same_lower")
 
@@ -153,6 +159,7 @@ def rule(
     kernel: Mapping[str, FilterAlgorithm] | None,
     paddings: tuple[AttributeTerm, AttributeTerm] = (P, P),
     zeros: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (0, 0)),
+    dilations: tuple[AttributeTerm, AttributeTerm] = (D, D),
 ) -> Equation:
     """A convolution by the algorithms for its data and its kernel, if that is transformed at all, with the
     zeros of the convolution and of the transform."""
@@ -160,8 +167,10 @@ def rule(
     weight = (
         Y if kernel is None else Application("filter_transform", (*_attributes(kernel), *transformed), (Y,))
     )
-    source = Application("conv", (("padding", paddings[0]),), (X, Y))
-    attributes = (*_attributes(data), ("padding", paddings[1]), *tiled)
+    padded, padded_tiles = (("padding", each) for each in paddings)
+    spread, spread_tiles = ((("dilation", each),) if each != (1, 1) else () for each in dilations)
+    source = Application("conv", (padded, *spread), (X, Y))
+    attributes = (*_attributes(data), padded_tiles, *tiled, *spread_tiles)
     target = Application("bilinear_conv", attributes, (X, weight))
     return Equation((source,), (target,), direction=Direction.FORWARD)
 
@@ -180,6 +189,10 @@ def planted(kind: str, seed: int) -> Equation:
                 return rule(given, given, zeros=dice.choice((((0, 0), one), (one, (0, 0)))))
             case "zeros along the other axis" if any(one):
                 return rule(given, given, zeros=dice.choice(((one, one[::-1]), (one[::-1], one))))
+            case "another dilation":
+                others = dice.choice(((1, 1), (2, 1) if axis else (1, 2)))
+                own = dice.choice((D, (1, 3) if axis else (3, 1)))
+                return rule(given, given, dilations=dice.choice(((own, others), (others, own))))
             case "zeros without parts" if any(one) and sizes[1] % sizes[0]:
                 return rule(given, given, zeros=(one, one))
             case _:
@@ -257,6 +270,7 @@ def test_factors_that_cancel_are_verified(seed: int) -> None:
 def test_parts_of_long_kernels_are_verified(sizes: tuple[int, int], zeros: int, axis: int) -> None:
     given = {("rows", "columns")[axis]: _given(*sizes)}
     assert is_verified(rule(given, given, zeros=(_along(axis, zeros),) * 2))
+    assert is_verified(rule(given, given, zeros=(_along(axis, zeros),) * 2, dilations=((2, 2), (2, 2))))
 
 
 BY_HAND = (

@@ -7,7 +7,7 @@ results are transformed back by a matrix product for each axis, behind which one
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -29,28 +29,55 @@ def bilinear_convolution(
 ) -> Recipe:
     """A bilinear convolution; the bias is added at points where it is transformed back to itself."""
     form = Form.of(emission, node)
-    shapes = open_shapes(emission, node, form)
+    shapes = open_shapes(emission, node.id, form)
     operands = (*node.inputs, *(() if bias is None else (bias,)))
 
     def write(writer: Writer, names: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         nodes = TensorNodes(writer, form.element)
         image, weight, *biases = names[: len(operands)]
-        prepare = _Apart if form.is_apart else _Joined
-        products = prepare(nodes, form, weight, biases)
-        strips = form.strips()
-        if len(strips) == 1:
-            shape = None if shapes is None else shapes.writing(writer, names[len(operands) :])
-            write_image(nodes, form, products.of(form, image), outputs[0], shape)
+        shape = None if shapes is None else shapes.writing(writer, names[len(operands) :])
+        phases, samples = form.phases, _samples(emission, node)
+        if phases is None:
+            _convolved(nodes, form, image, weight, biases, outputs[0], shape)
             return
-        done: list[str] = []
-        for strip, low, high in strips:
-            rows = nodes.piece(image, 2, low, high)
-            done.append(writer.temporary("strip"))
-            write_image(nodes, strip, products.of(strip, rows), done[-1])
-        nodes.node("Concat", done, {"axis": 2}, outputs[0])
+        if phases.sequence == 1:
+            weight = nodes.reshaped(weight, (form.points * form.outputs, -1, form.taps[0], 1))
+        image = phases.apart(nodes, image, samples, form.channels, shape)
+        result = writer.temporary("phases")
+        _convolved(nodes, form, image, weight, biases, result, shape)
+        phases.together(nodes, result, samples, form.outputs, outputs[0], shape)
 
     read = () if shapes is None else shapes.operands
     return Recipe(defines, (*map(Operand, operands), *read), write)
+
+
+def _samples(emission: Emission, node: Node) -> int:
+    samples = emission.type(node.value).shape[0]
+    return samples if isinstance(samples, int) else -1
+
+
+def _convolved(
+    nodes: TensorNodes,
+    form: Form,
+    image: str,
+    weight: str,
+    biases: Sequence[str],
+    output: str,
+    shape: Callable[[str], str] | None,
+) -> None:
+    """The convolution without a dilation."""
+    prepare = _Apart if form.is_apart else _Joined
+    products = prepare(nodes, form, weight, biases)
+    strips = form.strips()
+    if len(strips) == 1:
+        write_image(nodes, form, products.of(form, image), output, shape)
+        return
+    done: list[str] = []
+    for strip, low, high in strips:
+        rows = nodes.piece(image, 2, low, high)
+        done.append(nodes.writer.temporary("strip"))
+        write_image(nodes, strip, products.of(strip, rows), done[-1])
+    nodes.node("Concat", done, {"axis": 2}, output)
 
 
 def _at_points(nodes: TensorNodes, form: Form, image: str) -> list[str]:

@@ -13,6 +13,7 @@ from superopt.domains import Array
 from superopt.ir.dimensions import Dimension, floor_divide
 from superopt.ir.graph import Node
 from superopt.ir.types import ElementType
+from superopt.onnx_io.emit.bilinear_phases import Phases
 from superopt.onnx_io.emit.recipes import Emission, OnnxAttribute, known
 from superopt.onnx_io.lifting.cuts import SLICE_TAKES_OPERANDS
 from superopt.onnx_io.protos import dtype_of
@@ -98,7 +99,8 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The sizes of a convolution; -1 ``samples`` are not known."""
+    """The sizes of a convolution; -1 ``samples`` are not known. With ``phases``, they are those of the image
+    of all phases. ``result`` are the samples, height and width of its result."""
 
     samples: int
     channels: int
@@ -107,6 +109,8 @@ class Form:
     rows: Axis
     columns: Axis
     element: ElementType
+    result: tuple[Dimension, Dimension, Dimension]
+    phases: Phases | None = None
 
     @staticmethod
     def of(emission: Emission, node: Node) -> Form:
@@ -119,15 +123,26 @@ class Form:
             height, width = (known(operator.name, size) for size in (height, width))
         channels = known(operator.name, channels)
         outputs, per_group, *extents = (known(operator.name, size) for size in weight.shape)
-        rows, columns = operator.tilings((1, channels, 1, 1), (outputs, per_group, extents[0], extents[1]))
+        kernel = (outputs, per_group, *extents)
+        phases = Phases.of(operator, (height, width), kernel)
+        result = emission.type(node.value).shape[2:]
+        if phases is None:
+            rows, columns = operator.tilings((1, channels, 1, 1), kernel)
+            transformed = (bool(operator.rows), bool(operator.columns))
+        else:
+            (height, width), (rows, columns) = phases.sizes, phases.tilings(operator)
+            transformed, result = phases.transformed(operator), phases.computed
+            samples = samples * phases.count
         return Form(
             samples=samples if isinstance(samples, int) else -1,
             channels=channels,
             outputs=outputs // operator.points,
             groups=channels // per_group,
-            rows=Axis.of(2, rows, height, transformed=bool(operator.rows)),
-            columns=Axis.of(3, columns, width, transformed=bool(operator.columns)),
+            rows=Axis.of(2, rows, height, transformed=transformed[0]),
+            columns=Axis.of(3, columns, width, transformed=transformed[1]),
             element=data.element,
+            result=(samples, result[0], result[1]),
+            phases=phases,
         )
 
     @property
@@ -161,7 +176,7 @@ class Form:
         margins = [(0,) * 4 if axis.transformed else axis.margins for axis in (self.rows, self.columns)]
         pads = tuple(map(sum, zip(*margins, strict=True)))
         dilations = tuple(axis.tiling.apart for axis in (self.rows, self.columns))
-        return {"kernel_shape": self._taps, "dilations": dilations, "pads": pads, "group": self.groups}
+        return {"kernel_shape": self.taps, "dilations": dilations, "pads": pads, "group": self.groups}
 
     def strips(self) -> list[tuple[Form, int, int]]:
         """The convolution of some rows of tiles after others, each with the rows of the image that it needs.
@@ -187,11 +202,11 @@ class Form:
     @property
     def _weights(self) -> int:
         """Bytes of the transformed kernel."""
-        taps = math.prod(self._taps)
+        taps = math.prod(self.taps)
         return self.points * self.outputs * self.channels // self.groups * taps * self._element_bytes
 
     @property
-    def _taps(self) -> Pair:
+    def taps(self) -> Pair:
         """Extents of the kernel that is left at a point."""
         axes = (self.rows, self.columns)
         height, width = (axis.tiling.parts if axis.transformed else axis.tiling.extent for axis in axes)

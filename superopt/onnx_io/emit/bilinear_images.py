@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from superopt.ir.graph import Node
+from superopt.ir.graph import NodeId
 from superopt.onnx_io.emit.bilinear_form import Axis, Form, floats
 from superopt.onnx_io.emit.recipes import Emission
 from superopt.onnx_io.emit.runtime_shapes import RuntimeShapes
@@ -23,22 +23,24 @@ def write_image(
         _known_image(nodes, form, products, output)
 
 
-def open_shapes(emission: Emission, node: Node, form: Form) -> RuntimeShapes | None:
+def open_shapes(emission: Emission, reader: NodeId, form: Form) -> RuntimeShapes | None:
     """The shapes by which an image of open height or width is written, computed from inputs of the model when
     it runs: asked for the shape of an image, the runtime would bring it out of its blocked layout. None where
     height and width are known."""
     if not form.is_open:
         return None
-    samples, _, *outputs = emission.type(node.value).shape
+    samples, *outputs = form.result
     rows, columns = form.rows, form.columns
+    phases = {} if form.phases is None else form.phases.open_shapes(samples, form.channels, form.outputs)
     height, width = rows.tiles_of(outputs[0]), columns.tiles_of(outputs[1])
     maps = form.outputs * rows.points
     computed = (width, columns.tiling.step)
     ends = {rows.number: outputs[0], columns.number: outputs[1]}
     return RuntimeShapes(
         emission,
-        node.id,
+        reader,
         {
+            **phases,
             "products by column": (samples, columns.points, (maps, height, width)),
             "rows of tiles": (samples, maps, height, computed),
             "products by row": (samples, rows.points, (form.outputs, height, *computed)),

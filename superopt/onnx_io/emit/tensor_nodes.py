@@ -16,6 +16,9 @@ from superopt.onnx_io.protos import dtype_of
 EXPAND = 8
 """The operator set since which there is Expand."""
 
+PAD_TAKES_OPERANDS = 11
+"""The operator set since which Pad has sizes as an operand."""
+
 SPLIT_TAKES_OPERANDS = 13
 """The operator set since which Split has sizes as an operand."""
 
@@ -63,11 +66,20 @@ class TensorNodes:
         """The first elements along an axis."""
         return self.piece(operand, axis, 0, size)
 
-    def piece(self, operand: str, axis: int, low: int, high: int) -> str:
+    def piece(self, operand: str, axis: int, low: int, high: int, output: str | None = None) -> str:
         """The elements ``low`` to ``high`` along an axis."""
         if self.writer.opset < SLICE_TAKES_OPERANDS:
-            return self.node("Slice", [operand], {"axes": [axis], "starts": [low], "ends": [high]})
-        return self.node("Slice", [operand, *(self.sizes([number]) for number in (low, high, axis))])
+            attributes: dict[str, OnnxAttribute] = {"axes": [axis], "starts": [low], "ends": [high]}
+            return self.node("Slice", [operand], attributes, output)
+        bounds = [self.sizes([number]) for number in (low, high, axis)]
+        return self.node("Slice", [operand, *bounds], output=output)
+
+    def padded(self, image: str, margins: tuple[int, int, int, int]) -> str:
+        """An image with zeros (top, left, bottom, right) around it."""
+        pads = (0, 0, *margins[:2], 0, 0, *margins[2:])
+        if self.writer.opset < PAD_TAKES_OPERANDS:
+            return self.node("Pad", [image], {"pads": pads})
+        return self.node("Pad", [image, self.sizes(pads)])
 
     def for_each_sample(self, matrix: str, operand: str) -> str:
         """The matrix, repeated for each sample of the operand. ONNX Runtime does that itself, but for 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, TypeVar, cast
 
@@ -46,6 +46,7 @@ _TYPICAL: Mapping[str, tuple[object, ...]] = {
     "rows": (KARATSUBA, ()),
     "columns": ((), KARATSUBA),
     "zeros": ((0, 0), (1, 0), (0, 1)),
+    "dilation": ((1, 1), (1, 2), (2, 1)),
 }
 
 
@@ -108,9 +109,10 @@ class FilterTransform(Operator):
 class BilinearConv(Operator):
     """``conv`` with stride 1, tile by tile: ``rows`` and ``columns`` are the algorithms along the two axes,
     the second input is the kernel after ``filter_transform`` by the same and as many ``zeros``. Products at a
-    point are summed over the channels and the parts of the kernel. The term has a type only if the algorithms
-    compute a filter, coefficient by coefficient. (Winograd 1980, Arithmetic Complexity of Computations; Lavin
-    and Gray 2016, Fast Algorithms for Convolutional Neural Networks.)"""
+    point are summed over the channels and the parts of the kernel. With a ``dilation``, every so manieth row
+    and column is an image of its own. The term has a type only if the algorithms compute a filter,
+    coefficient by coefficient. (Winograd 1980, Arithmetic Complexity of Computations; Lavin and Gray 2016,
+    Fast Algorithms for Convolutional Neural Networks.)"""
 
     name: ClassVar[str] = "bilinear_conv"
     linear_in: ClassVar[tuple[tuple[int, ...], ...]] = ((0,), (1,))
@@ -128,6 +130,7 @@ class BilinearConv(Operator):
     columns: FilterAlgorithm = ()
     padding: Padding = "valid"
     zeros: tuple[int, int] = (0, 0)
+    dilation: tuple[int, int] = (1, 1)
 
     @property
     def points(self) -> int:
@@ -137,7 +140,7 @@ class BilinearConv(Operator):
     @property
     def definition(self) -> Conv:
         """The convolution that it computes."""
-        return Conv(padding=self.padding)
+        return Conv(padding=self.padding, dilation=self.dilation)
 
     def kernel(self, weight: TensorType) -> TensorType:
         """The type of the kernel before its transform."""
@@ -175,27 +178,36 @@ class BilinearConv(Operator):
         require_rank(f"{self.name}, second input", weight, 4)
         return self.definition.infer_whole(data, self.kernel(weight))
 
-    def tilings(self, data: tuple[int, ...], weight: tuple[int, ...]) -> tuple[Tiling, Tiling]:
-        """How tiles lie along rows and columns, for the shapes of the inputs."""
-        algorithms = [
-            algorithm or by_definition(extent)
-            for algorithm, extent in zip((self.rows, self.columns), weight[2:], strict=True)
-        ]
+    def extents(self, weight: tuple[int, ...]) -> tuple[int, int]:
+        """The rows and columns of the kernel, for the shape of the transformed one."""
         extents = list(weight[2:])
         for axis, _, algorithm, zeros in _along(self):
             extents[axis] = extents[axis] * len(algorithm[1][0]) - zeros
-        top, left, bottom, right = explicit_padding(
-            (data[2], data[3]), (extents[0], extents[1]), (1, 1), (1, 1), self.padding
+        return extents[0], extents[1]
+
+    def margins(self, data: tuple[int, ...], weight: tuple[int, ...]) -> tuple[int, int, int, int]:
+        """The padding as (top, left, bottom, right), for the shapes of the inputs."""
+        sizes = (data[2], data[3])
+        return explicit_padding(sizes, self.extents(weight), (1, 1), self.dilation, self.padding)
+
+    def tilings(self, data: tuple[int, ...], weight: tuple[int, ...]) -> tuple[Tiling, Tiling]:
+        """How tiles lie along rows and columns, for the shapes of the inputs without a dilation."""
+        rows, columns = (
+            algorithm or by_definition(extent)
+            for algorithm, extent in zip((self.rows, self.columns), weight[2:], strict=True)
         )
+        (height, width), (top, left, bottom, right) = self.extents(weight), self.margins(data, weight)
         return (
-            Tiling(algorithms[0], extents[0], data[2], top, bottom),
-            Tiling(algorithms[1], extents[1], data[3], left, right),
+            Tiling(rows, height, data[2], top, bottom),
+            Tiling(columns, width, data[3], left, right),
         )
 
     def evaluate(self, domain: Domain[A], *arrays: A) -> tuple[A, ...]:
         """Transforms tiles, multiplies them with the kernels at each point, sums over channels, transforms
         back."""
         data, weight = arrays
+        if self.dilation != (1, 1):
+            return (self._of_phases(domain, data, weight),)
         n, *_ = domain.shape(data)
         rows, columns = self.tilings(domain.shape(data), domain.shape(weight))
         outputs = domain.shape(weight)[0] // self.points
@@ -212,6 +224,26 @@ class BilinearConv(Operator):
             (n, outputs, rows.tiles * rows.step, columns.tiles * columns.step),
         )
         return (domain.slice(domain.slice(image, 2, 0, rows.outputs), 3, 0, columns.outputs),)
+
+    def _of_phases(self, domain: Domain[A], data: A, weight: A) -> A:
+        """Convolves every so manieth row and column by itself, as samples of a batch."""
+        n, channels, *sizes = domain.shape(data)
+        margins, dilation = self.margins(domain.shape(data), domain.shape(weight)), self.dilation
+        totals = [size + margins[axis] + margins[axis + 2] for axis, size in enumerate(sizes)]
+        missing = [-total % step for total, step in zip(totals, dilation, strict=True)]
+        widths = (*margins[:2], margins[2] + missing[0], margins[3] + missing[1])
+        data = domain.rearrange(lambda part: padded(part, widths), data)
+        height, width = ((t + more) // d for t, more, d in zip(totals, missing, dilation, strict=True))
+        data = domain.reshape(data, (n, channels, height, dilation[0], width, dilation[1]))
+        data = domain.transpose(data, (0, 3, 5, 1, 2, 4))
+        data = domain.reshape(data, (n * dilation[0] * dilation[1], channels, height, width))
+        (image,) = replace(self, padding="valid", dilation=(1, 1)).evaluate(domain, data, weight)
+        _, outputs, height, width = domain.shape(image)
+        image = domain.reshape(image, (n, *dilation, outputs, height, width))
+        image = domain.transpose(image, (0, 3, 4, 1, 5, 2))
+        image = domain.reshape(image, (n, outputs, height * dilation[0], width * dilation[1]))
+        kept = [image_size - more for image_size, more in zip(domain.shape(image)[2:], missing, strict=True)]
+        return domain.slice(domain.slice(image, 2, 0, kept[0]), 3, 0, kept[1])
 
     def _at_points(self, domain: Domain[A], weight: A) -> A:
         """The transformed kernel as [o, c / g, parts, points]; an axis without an algorithm has a single part

@@ -48,6 +48,7 @@ class Case:
     open_axes: tuple[int, ...] = ()
     pool: MaxPool | None = None
     parts: tuple[int, int] = (0, 0)
+    dilation: tuple[int, int] = (1, 1)
 
     def __str__(self) -> str:
         return self.name
@@ -94,10 +95,11 @@ class Case:
         if any(tiles):
             rows, columns = self.algorithms
             kernel = editor.add(FilterTransform(rows, columns, self.zeros), [kernel]).value
-            tiled = BilinearConv(rows, columns, self.padding, self.zeros)
+            tiled = BilinearConv(rows, columns, self.padding, self.zeros, self.dilation)
             result = editor.add(tiled, [image, kernel]).value
         else:
-            result = editor.add(Conv(padding=self.padding), [image, kernel]).value
+            plain = Conv(padding=self.padding, dilation=self.dilation)
+            result = editor.add(plain, [image, kernel]).value
         if self.biased:
             result = editor.add(BiasAdd(1), [result, bias]).value
         editor.set_outputs([result])
@@ -114,6 +116,46 @@ SEQUENCE = Case("sequence", (1, 6, 1, 30), (8, 6, 1, 5), (0, 6))
 FEWER = Case("fewer outputs", (1, 8, 12, 10), (4, 8, 3, 3), (4, 0))
 PARTS = Case("parts", (1, 6, 13, 12), (8, 6, 5, 3), (2, 0), parts=(2, 0))
 LONG = Case("parts of a sequence", (1, 6, 1, 45), (8, 6, 1, 11), (0, 4), parts=(0, 4))
+APART = Case("dilation of a sequence", (1, 6, 1, 45), (8, 6, 1, 5), (0, 4), dilation=(1, 3))
+DILATED = (
+    APART,
+    replace(APART, name="dilation of a sequence, both", dilation=(2, 3)),
+    replace(APART, name="dilation of a sequence, whole phases", image=(1, 6, 1, 42)),
+    replace(APART, name="dilation of a sequence, uneven padding", padding=(0, 4, 0, 9)),
+    replace(APART, name="dilation of a sequence, uneven multiples", padding=(0, 9, 0, 3)),
+    replace(APART, name="dilation of a sequence, valid", padding="valid"),
+    replace(APART, name="dilation of a sequence, causal", padding=(0, 12, 0, 0)),
+    replace(APART, name="dilation of a sequence, batch", image=(3, 6, 1, 31), batch=symbol("n")),
+    replace(APART, name="dilation of a sequence, parts", kernel=(8, 6, 1, 11), parts=(0, 4)),
+    replace(APART, name="dilation of a sequence, groups", kernel=(9, 2, 1, 5), biased=False),
+    replace(APART, name="dilation of a sequence, fewer outputs", kernel=(4, 6, 1, 5)),
+    replace(APART, name="dilation of a sequence, f64", element=ElementType.DOUBLE),
+    replace(
+        APART,
+        name="dilation of a column",
+        image=(2, 6, 45, 1),
+        kernel=(8, 6, 5, 1),
+        tiles=(4, 0),
+        dilation=(3, 1),
+    ),
+    replace(APART, name="dilation of a short sequence", image=(1, 6, 1, 3)),
+)
+DILATED_IMAGES = (
+    *(
+        replace(
+            case,
+            name=f"dilation, {case.name}, {padding}",
+            image=(2, 6, 13, 11),
+            padding=padding,
+            dilation=dilation,
+        )
+        for case in (ROWS, COLUMNS, BOTH)
+        for dilation in ((2, 2), (1, 3))
+        for padding in ("same", "valid", (2, 0, 1, 6))
+    ),
+    replace(BOTH, name="dilation, unknown batch", image=(3, 6, 11, 10), batch=symbol("n"), dilation=(2, 2)),
+    replace(BOTH, name="dilation, older operators", image=(1, 6, 11, 10), opset=9, dilation=(2, 3)),
+)
 CASES = (
     ROWS,
     COLUMNS,
@@ -163,6 +205,8 @@ CASES = (
     replace(LONG, name="parts of a sequence, older operators", opset=9),
     replace(LONG, name="parts of a sequence, f64", element=ElementType.DOUBLE),
     replace(LONG, name="parts of a short sequence", image=(1, 6, 1, 3)),
+    *DILATED,
+    *DILATED_IMAGES,
 )
 TOLERANCES = {ElementType.FLOAT: 2e-5, ElementType.DOUBLE: 1e-12, ElementType.FLOAT16: 2e-2}
 
@@ -229,7 +273,35 @@ def test_nodes_for_rows() -> None:
 
 
 DOUBLE = ElementType.DOUBLE
-OPEN = [case for case in CASES if case.opset >= 10 and (case.image[2] > 1 or case is LONG)]
+OPEN = [case for case in CASES if case.opset >= 10 and case.image[2] > 1 and case.dilation == (1, 1)]
+OPEN_SEQUENCES = [LONG, *DILATED]
+
+
+@pytest.mark.parametrize("case", OPEN_SEQUENCES, ids=str)
+def test_the_length_of_a_sequence_may_be_open(case: Case) -> None:
+    axis = 3 if case.image[2] == 1 else 2
+    case = replace(case, open_axes=(axis,))
+    built, plain = case.built(case.tiles), case.built((0, 0))
+    onnx.checker.check_model(built, full_check=True)
+    models = [session(content) for content in (built, plain)] if case.element is not DOUBLE else []
+    least = case.dilation[axis - 2] * (case.kernel[axis] - 1) + 1 if case.padding == "valid" else 1
+    for length in (*range(least, least + 16), 30, 57, 100):
+        shape = [length if number == axis else size for number, size in enumerate(case.image)]
+        image = np.random.default_rng(1).normal(size=shape).astype(dtype_of(case.element))
+        try:
+            (expected,) = models[1].run(None, {"x": image}) if models else run(plain, image)
+        except Exception:  # noqa: BLE001 - a window does not fit
+            continue
+        (got,) = models[0].run(None, {"x": image}) if models else run(built, image)
+        assert got.shape == expected.shape
+        limit = TOLERANCES[case.element] * np.abs(expected).max()
+        np.testing.assert_allclose(got, expected, rtol=0, atol=limit)
+
+
+def test_an_image_with_a_dilation_has_known_sizes() -> None:
+    case = replace(BOTH, open_axes=(2,), dilation=(2, 2))
+    with pytest.raises(UnsupportedError, match="bilinear_conv: expected an image of known size"):
+        case.built(case.tiles)
 
 
 @pytest.mark.parametrize("axes", [(2,), (3,), (2, 3)], ids=str)

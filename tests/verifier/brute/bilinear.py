@@ -76,7 +76,7 @@ def _tiled_shape(attributes: Attributes, data: Shape, transformed: Shape) -> Sha
 
 
 def _plain(attributes: Attributes) -> Attributes:
-    return {"padding": attributes.get("padding", "valid")}
+    return {"padding": attributes.get("padding", "valid"), "dilation": attributes.get("dilation", (1, 1))}
 
 
 def _transformed(attributes: Attributes, kernel: Real) -> Real:
@@ -98,14 +98,27 @@ def _contracted(array: Real, factors: Sequence[Any] | None, axis: int) -> Real:
 
 
 def _tiled(attributes: Attributes, data: Real, transformed: Real) -> Real:
-    """Part by part: each is a convolution by itself, of the image from where the part begins."""
-    _, _, *sizes = _tiled_shape(attributes, data.shape, transformed.shape)
+    """Each residue of rows and columns modulo the dilation by itself."""
+    shape = _tiled_shape(attributes, data.shape, transformed.shape)
     kernel = _kernel_shape(attributes, transformed.shape)
-    padding = attributes.get("padding", "valid")
-    margins = [margins_of(data.shape[2 + axis], kernel[2 + axis], 1, 1, padding, axis) for axis in range(2)]
-    algorithms = _algorithms(attributes)
-    taps = [_taps(algorithm) if algorithm else 0 for algorithm in algorithms]
+    padding, steps = attributes.get("padding", "valid"), attributes.get("dilation", (1, 1))
+    margins = [
+        margins_of(data.shape[2 + axis], kernel[2 + axis], 1, steps[axis], padding, axis) for axis in range(2)
+    ]
     image = np.pad(data, ((0, 0), (0, 0), *margins))
+    result = np.zeros(shape)
+    for i, j in np.ndindex(*steps):
+        part = result[:, :, i :: steps[0], j :: steps[1]]
+        part[...] = _undilated(attributes, image[:, :, i :: steps[0], j :: steps[1]], transformed, part.shape)
+    return result
+
+
+def _undilated(attributes: Attributes, image: Real, transformed: Real, shape: Shape) -> Real:
+    """Part by part: each is a convolution by itself, of the image from where the part begins."""
+    sizes, algorithms = shape[2:], _algorithms(attributes)
+    if 0 in sizes:
+        return np.zeros(shape)
+    taps = [_taps(algorithm) if algorithm else 0 for algorithm in algorithms]
     enough = [(0, sum(len(matrix[0]) for matrix in algorithm)) for algorithm in algorithms]
     image = np.pad(image, ((0, 0), (0, 0), *enough))
     parts = [transformed.shape[2 + axis] if algorithm else 1 for axis, algorithm in enumerate(algorithms)]
