@@ -53,18 +53,25 @@ def test_images_of_open_sizes_are_convolved_so_too(layer: Path) -> None:
         assert np.abs(expected - got).max(initial=0) <= 2e-5 * np.abs(expected).max(initial=0)
 
 
-def test_a_long_filter_is_computed_in_parts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dilation", [1, 3])
+def test_a_long_filter_is_computed_in_parts(tmp_path: Path, dilation: int) -> None:
     path = tmp_path / "sequence.onnx"
     write_layers([Layer("", 192, 192, (1500,), (11,))], path)
-    result = superopt.optimize(path, threads=1, budget=60, max_candidates=300)
+    model = onnx.load(path)
+    (pads,) = [each for each in model.graph.node[0].attribute if each.name == "pads"]
+    pads.ints[:] = [5 * dilation] * 2
+    model.graph.node[0].attribute.append(onnx.helper.make_attribute("dilations", [dilation]))
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[2].dim_param = "t"
+    result = superopt.optimize(model, dims={"t": 1500}, threads=1, budget=60, max_candidates=300)
     (equation,) = [step.equation for step in result.report.trace if "bilinear_conv" in step.equation]
     assert "zeros=(0, " in equation
-    sequence = np.random.default_rng(1).standard_normal((1, 192, 1500)).astype(np.float32)
-    expected, got = (
-        np.asarray(onnxruntime.InferenceSession(model).run(None, {"x": sequence})[0])
-        for model in (path.read_bytes(), result.model.SerializeToString())
-    )
-    assert 0 < np.abs(expected - got).max() < 5e-5 * np.abs(expected).max()
+    sessions = [onnxruntime.InferenceSession(m.SerializeToString()) for m in (model, result.model)]
+    for length in (1500, 1, 2, 703):
+        sequence = np.random.default_rng(1).standard_normal((1, 192, length)).astype(np.float32)
+        expected, got = (np.asarray(session.run(None, {"x": sequence})[0]) for session in sessions)
+        assert expected.shape == got.shape
+        assert np.abs(expected - got).max() < 5e-5 * np.abs(expected).max()
 
 
 def test_exact_rounding_leaves_these_algorithms_out(layer: Path) -> None:
