@@ -9,8 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,38 +16,21 @@ import numpy as np
 import onnx
 import psutil
 import pytest
-from onnx import helper, numpy_helper
 
 import superopt
 from superopt.cli.main import run
 from superopt.equations import parse_equation, rule_id
-from superopt.errors import InvalidModelError, InvalidOptionError
-from superopt.journeys.supervision import Job, Outcome, run_job
+from superopt.errors import InvalidOptionError
+from superopt.journeys.supervision import run_job
 from superopt.substitution_db import CandidateRule, open_database
-
-HERE = "tests.supervised_functions"
-BUDGET = 0.5
+from tests.supervision_kit import BUDGET, HERE, job_about, small_network
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     path = tmp_path / "net.onnx"
-    onnx.save(_network(np.ones((4, 4), np.float32)), path)
+    onnx.save(small_network(np.ones((4, 4), np.float32)), path)
     return path
-
-
-def _network(weights: np.ndarray[tuple[int, int], np.dtype[np.float32]]) -> onnx.ModelProto:
-    ports = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [4, 4]) for name in "xy"]
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Relu", ["h"], ["y"])]
-    graph = helper.make_graph(nodes, "net", ports[:1], ports[1:], [numpy_helper.from_array(weights, "w")])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-
-
-def _job(model: Path, function: str, **others: object) -> Job:
-    out = model.with_name("out.onnx")
-    reports = (model.with_name("report.json"),)
-    values: dict[str, object] = {"budget": BUDGET, "started": time.monotonic(), "reports": reports, **others}
-    return Job(model, out, {"budget": BUDGET}, function=f"{HERE}:{function}", **values)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +49,7 @@ def test_the_original_comes_out_with_the_reason(
     why: str,
     is_broken: bool,  # noqa: FBT001
 ) -> None:
-    job = _job(model, function)
+    job = job_about(model, function)
     outcome = run_job(job)
     assert outcome.answer is None
     assert outcome.is_broken is is_broken
@@ -79,7 +60,7 @@ def test_the_original_comes_out_with_the_reason(
 
 
 def test_a_bug_while_a_step_is_built_is_an_internal_error(model: Path) -> None:
-    job = _job(model, "have_a_bug")
+    job = job_about(model, "have_a_bug")
     step = replace(job, options={**job.options, "objective": "training"})
     said = r"^net\.onnx: the training step could not be built: ZeroDivisionError: a bug"
     with pytest.raises(RuntimeError, match=said):
@@ -87,7 +68,7 @@ def test_a_bug_while_a_step_is_built_is_an_internal_error(model: Path) -> None:
 
 
 def test_a_limit_that_was_not_looked_at_is_told_of(model: Path) -> None:
-    job = _job(model, "loop")
+    job = job_about(model, "loop")
     limited = replace(job, options={**job.options, "memory_limit": 1000})
     why = str(run_job(limited).report["why"])
     assert why.endswith("no order of its operators within the memory limit was found by then")
@@ -107,7 +88,7 @@ def test_a_limit_that_was_not_looked_at_is_told_of(model: Path) -> None:
 def test_a_written_model_stays_where_a_report_fails(model: Path, function: str, why: str) -> None:
     """Only what is missing is named; no budget is lost with it."""
     written, missing = model.with_name("report.json"), model.with_name("report.html")
-    outcome = run_job(_job(model, function, reports=(written, missing)))
+    outcome = run_job(job_about(model, function, reports=(written, missing)))
     assert model.with_name("out.onnx").read_bytes() == b"optimised"
     assert outcome.report["why"] == "faster"
     assert not outcome.is_broken
@@ -137,7 +118,7 @@ def test_the_original_comes_out_where_its_page_takes_too_long(
 ) -> None:
     monkeypatch.setattr("superopt.journeys.supervision._PAGE_SECONDS", 0.0)
     page, written = model.with_name("report.html"), model.with_name("report.json")
-    outcome = run_job(_job(model, "loop", reports=(page, written)))
+    outcome = run_job(job_about(model, "loop", reports=(page, written)))
     assert model.with_name("out.onnx").read_bytes() == model.read_bytes()
     assert outcome.missing == {page: "rendering took more than 0 s"}
     assert json.loads(written.read_text()) == outcome.report
@@ -149,7 +130,7 @@ def test_a_rule_is_suspect_although_the_process_that_said_so_died(model: Path) -
     with open_database(database) as opened:
         opened.rules.add_candidates([CandidateRule(equation, "test")])
     extras = {"rule": rule_id(equation)}
-    outcome = run_job(_job(model, "accuse_and_crash", database=database, extras=extras, budget=20.0))
+    outcome = run_job(job_about(model, "accuse_and_crash", database=database, extras=extras, budget=20.0))
     suspects = [
         {"rule": rule_id(equation), "equation": "relu(relu(x)) => relu(x)", "difference": "output y: NaN"}
     ]
@@ -165,7 +146,7 @@ def test_a_rule_is_suspect_although_the_process_that_said_so_died(model: Path) -
 
 
 def test_the_reason_names_the_phase_and_the_report_what_is_known(model: Path) -> None:
-    report = run_job(_job(model, "loop")).report
+    report = run_job(job_about(model, "loop")).report
     assert str(report["why"]).endswith("in the phase 'search'")
     assert report["search"] == {
         "strategy": "auto",
@@ -196,7 +177,7 @@ def test_the_report_has_the_fields_of_any_other(model: Path, monkeypatch: pytest
         str(path),
     ]
     assert run([*arguments, "--dry-run", "-o", str(model.with_name("out.onnx"))]) == 0
-    usual, stand_in = json.loads(path.read_text()), run_job(_job(model, "crash")).report
+    usual, stand_in = json.loads(path.read_text()), run_job(job_about(model, "crash")).report
     assert list(stand_in) == list(usual)
     for section in ("model", "rules", "cost", "sizes", "equivalence", "search"):
         assert set(stand_in[section]) == set(usual[section])  # type: ignore[arg-type]
@@ -205,13 +186,13 @@ def test_the_report_has_the_fields_of_any_other(model: Path, monkeypatch: pytest
 
 def test_an_error_of_the_user_is_raised_as_it_was(model: Path) -> None:
     with pytest.raises(InvalidOptionError, match=r"^target: expected cpu or cuda, got abacus$"):
-        run_job(_job(model, "refuse"))
+        run_job(job_about(model, "refuse"))
     assert not model.with_name("out.onnx").exists()
 
 
 def test_what_a_killed_process_leaves_is_removed(model: Path) -> None:
     told: list[dict[str, object]] = []
-    outcome = run_job(_job(model, "leave_files"), told.append)
+    outcome = run_job(job_about(model, "leave_files"), told.append)
     assert "ended by SIGKILL, perhaps for want of memory" in str(outcome.report["why"])
     assert not Path(str(told[0]["file"])).exists()
 
@@ -224,13 +205,13 @@ def test_a_callback_that_raises_ends_the_process(model: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_job(_job(model, "read"), stop)
+        run_job(job_about(model, "read"), stop)
     assert not psutil.pid_exists(int(str(pids[0])))
     assert not model.with_name("out.onnx").exists()
 
 
 def test_a_bug_in_a_body_is_an_internal_error(model: Path) -> None:
-    outcome = run_job(_job(model, "fail_in_a_body", budget=30.0))
+    outcome = run_job(job_about(model, "fail_in_a_body", budget=30.0))
     assert (outcome.is_broken, outcome.report["why"]) == (True, "faster")
     assert outcome.failure == "internal error, please report it: ZeroDivisionError: a bug"
 
@@ -244,89 +225,15 @@ def test_a_file_that_is_not_complete_is_removed(model: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_job(_job(model, "say_and_hang_while_writing", budget=30.0), stop)
+        run_job(job_about(model, "say_and_hang_while_writing", budget=30.0), stop)
     assert seen == [True]
     assert [path.name for path in model.parent.iterdir()] == ["net.onnx"]
 
 
 def test_a_function_is_asked_for_what_it_has(model: Path) -> None:
     told: list[dict[str, object]] = []
-    outcome = run_job(_job(model, "wait_for_the_end", budget=60.0), told.append, lambda: bool(told))
+    outcome = run_job(job_about(model, "wait_for_the_end", budget=60.0), told.append, lambda: bool(told))
     assert outcome.report["why"] == "asked for what there is"
-
-
-def test_external_data_comes_along(tmp_path: Path) -> None:
-    source, target = tmp_path / "from", tmp_path / "to"
-    source.mkdir()
-    target.mkdir()
-    weights = np.arange(16, dtype=np.float32).reshape(4, 4)
-    onnx.save(
-        _network(weights), source / "net.onnx", save_as_external_data=True, size_threshold=0, location="w.bin"
-    )
-    job = _job(source / "net.onnx", "crash", reports=())
-    assert run_job(
-        Job(job.model, target / "o.onnx", {}, 9, time.monotonic(), function=job.function)
-    ).is_broken
-    assert onnx.load(target / "o.onnx").graph.initializer[0].raw_data == weights.tobytes()
-
-
-def test_time_is_kept_for_copying_external_data(tmp_path: Path) -> None:
-    inside, outside = tmp_path / "inside.onnx", tmp_path / "outside.onnx"
-    network = _network(np.zeros((4, 4), np.float32))
-    onnx.save(network, inside)
-    onnx.save(network, outside, save_as_external_data=True, size_threshold=0, location="w.bin")
-    lasts = {path: Job(path, None, {}, 9, time.monotonic()).seconds for path in (inside, outside)}
-    assert lasts[outside] < lasts[inside] - 0.5
-
-
-def test_a_model_comes_through_a_pipe(model: Path) -> None:
-    pipe = model.with_name("pipe")
-    os.mkfifo(pipe)
-    writing = threading.Thread(target=pipe.write_bytes, args=(model.read_bytes(),), daemon=True)
-    writing.start()
-    outcome: Outcome = run_job(_job(pipe, "read", budget=30.0))
-    writing.join()
-    assert outcome.report["why"] == f"{model.stat().st_size} bytes"
-
-
-def test_an_open_descriptor_is_written_into(model: Path) -> None:
-    reading, writing = os.pipe()
-    job = replace(_job(model, "write", budget=30.0), output=Path(f"/dev/fd/{writing}"))
-    run_job(job)
-    assert os.read(reading, 100) == b"written"
-    os.close(reading)
-    os.close(writing)
-
-
-def test_the_original_with_external_data_goes_into_an_open_descriptor_as_one_file(tmp_path: Path) -> None:
-    model = tmp_path / "net.onnx"
-    network = _network(np.full((4, 4), 2, np.float32))
-    onnx.save(network, model, save_as_external_data=True, location="data", size_threshold=0)
-    reading, writing = os.pipe()
-    job = replace(_job(model, "have_a_bug"), output=Path(f"/dev/fd/{writing}"), budget=9)
-    assert run_job(job).is_broken
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        (weight,) = onnx.load_from_string(pipe.read()).graph.initializer
-    assert (numpy_helper.to_array(weight) == 2).all()
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, r"nowhere\.onnx cannot be read: No such file"),
-        (b"", r"nowhere\.onnx is not a valid ONNX file"),
-        (b"\x00no model", r"nowhere\.onnx is not a valid ONNX file"),
-    ],
-)
-def test_what_is_no_model_does_not_come_out(content: bytes | None, message: str, tmp_path: Path) -> None:
-    """Not even where the process did not live to find that out."""
-    path = tmp_path / "nowhere.onnx"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(InvalidModelError, match=message):
-        run_job(_job(path, "loop"))
-    assert not path.with_name("out.onnx").exists()
 
 
 @pytest.mark.parametrize(("function", "code"), [("hang_with_the_lock", 0), ("crash", 5)])
@@ -380,34 +287,3 @@ def test_python_gets_the_original(model: Path, function: str, monkeypatch: pytes
     assert result.report.why
     assert result.report.model.nodes_before == 2
     json.dumps(result.to_json())
-
-
-def test_a_model_lies_at_an_open_descriptor(model: Path) -> None:
-    """The process that does the job does not have it."""
-    with model.open("rb") as file:
-        job = _job(Path(f"/dev/fd/{file.fileno()}"), "read", budget=30.0)
-        assert run_job(job).report["why"] == f"{model.stat().st_size} bytes"
-
-
-@pytest.mark.parametrize("objective", ["latency", "training"])
-def test_a_model_without_a_file_of_its_own_is_named_as_the_user_does(tmp_path: Path, objective: str) -> None:
-    with pytest.raises(InvalidModelError, match=r"^the model is empty; expected an ONNX model$"):
-        superopt.optimize(b"", budget=5, objective=objective)
-    model = tmp_path / "net.onnx"
-    network = _network(np.ones((4, 4), np.float32))
-    onnx.save(network, model, save_as_external_data=True, location="w.bin", size_threshold=0)
-    said = "tensor 'w' is stored in 'w.bin', which is not next to it; give the model by its path"
-    with pytest.raises(InvalidModelError) as raised:
-        superopt.optimize(model.read_bytes(), budget=5, objective=objective)
-    assert str(raised.value) == f"the model: {said}"
-    words = ["optimize", "-", "-o", str(tmp_path / "out.onnx"), "--objective", objective]
-    with model.open("rb") as file:
-        ended = subprocess.run(
-            [sys.executable, "-m", "superopt", *words],
-            stdin=file,
-            capture_output=True,
-            check=False,
-            text=True,
-        )
-    assert ended.returncode == 2
-    assert f"standard input: {said}" in ended.stderr
