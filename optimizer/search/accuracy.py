@@ -45,7 +45,9 @@ def more_accurate(
         for other in alternatives.get(rule.source, ()):
             if error_of(other) >= error_of(rule) or not may_go_on():
                 break
-            replaced = _replaced(start, found.trace, known, index, other)
+            trace = list(found.trace)
+            trace[index] = _with_rule(step, other)
+            replaced = _replayed(start, trace, known, index)
             if replaced is not None and replaced.shortened.cost.total <= found.cost.total + replaced.noise:
                 found = replaced.shortened
                 break
@@ -61,26 +63,20 @@ def with_smaller_errors(
 ) -> Shortened | None:
     """The trace with the cheapest rule whose rounding errors are below the limit in place of each rule whose
     errors are not. None where there is no such rule for a step, where nothing is gained then, and where
-    ``may_go_on`` is false, which is checked between attempts."""
+    ``may_go_on`` is false, which is checked at each step."""
     known = {(rule.rule_id, rule.backwards): rule for rule in rules}
     alternatives = _alternatives(known.values())
-    for index, step in enumerate(found.trace):
+    done = Shortened(start, ())
+    for step in found.trace:
         rule = known[step.rule, step.backwards]
-        if error_of(rule) < limit:
-            continue
-        cheapest: Shortened | None = None
-        for other in alternatives.get(rule.source, ()):
-            if not may_go_on():
-                return None
-            replaced = _replaced(start, found.trace, known, index, other) if error_of(other) < limit else None
-            if replaced is None:
-                continue
-            if cheapest is None or replaced.shortened.cost.total < cheapest.cost.total:
-                cheapest = replaced.shortened
-        if cheapest is None:
+        others = [other for other in alternatives.get(rule.source, ()) if error_of(other) < limit]
+        tried = [rule] if error_of(rule) < limit else others
+        results = [_applied(done, _with_rule(step, each), known) for each in tried if may_go_on()]
+        applied = [longer for longer, _ in filter(None, results)]
+        if not applied:
             return None
-        found = cheapest
-    return found if found.cost.total < start.total else None
+        done = min(applied, key=lambda each: each.cost.total)
+    return done if done.cost.total < start.total else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,30 +96,34 @@ def _alternatives(rules: Iterable[Substitution]) -> _Alternatives:
     return {source: sorted(group, key=error_of) for source, group in found.items()}
 
 
-def _replaced(
-    start: GraphCost, trace: Sequence[TraceStep], known: _Known, index: int, other: Substitution
-) -> _Replayed | None:
-    """The trace with another rule in one step, at the same place; None where a step does not apply then."""
-    steps = list(trace)
-    steps[index] = replace(steps[index], rule=other.rule_id, backwards=other.backwards)
-    return _replayed(start, steps, known, index)
+def _with_rule(step: TraceStep, rule: Substitution) -> TraceStep:
+    """The step by another rule at the same place."""
+    return replace(step, rule=rule.rule_id, backwards=rule.backwards)
 
 
 def _replayed(start: GraphCost, trace: Sequence[TraceStep], known: _Known, changed: int) -> _Replayed | None:
     """The steps applied again at the same nodes; None where one does not apply."""
-    cost, steps, made = start, list[TraceStep](), frozenset[NodeId]()
+    done, made = Shortened(start, ()), frozenset[NodeId]()
     for index, step in enumerate(trace):
-        matches = matches_at(cost.graph, known[step.rule, step.backwards], step.site)
-        rewrite = apply_match(cost.graph, matches[step.choice]) if step.choice < len(matches) else None
-        update = None if rewrite is None else cost.after(rewrite)
-        if rewrite is None or update is None:
+        applied = _applied(done, step, known)
+        if applied is None:
             return None
+        done, added = applied
         if index == changed:
-            made = frozenset(rewrite.added)
-        after = update.build()
-        steps.append(step_of(cost, matches[step.choice], after))
-        cost = after
-    return _Replayed(Shortened(cost, tuple(steps)), NOISE * cost.price_of(made))
+            made = added
+    return _Replayed(done, NOISE * done.cost.price_of(made))
+
+
+def _applied(done: Shortened, step: TraceStep, known: _Known) -> tuple[Shortened, frozenset[NodeId]] | None:
+    """One step more, at the same nodes, and the nodes that it makes; None where it does not apply."""
+    matches = matches_at(done.cost.graph, known[step.rule, step.backwards], step.site)
+    rewrite = apply_match(done.cost.graph, matches[step.choice]) if step.choice < len(matches) else None
+    update = None if rewrite is None else done.cost.after(rewrite)
+    if rewrite is None or update is None:
+        return None
+    after = update.build()
+    again = step_of(done.cost, matches[step.choice], after)
+    return Shortened(after, (*done.trace, again)), frozenset(rewrite.added)
 
 
 __all__ = ["error_of", "more_accurate", "with_smaller_errors"]

@@ -1,4 +1,4 @@
-"""Write a convolution with a dilation as one of phases: every so manieth row and column is an image.
+"""Write a convolution with a dilation as one of phases: every d-th row and column is an image.
 
 Phases are samples of a batch. Those of a sequence are columns of an image instead, where no element moves.
 """

@@ -109,7 +109,7 @@ class FilterTransform(Operator):
 class BilinearConv(Operator):
     """``conv`` with stride 1, tile by tile: ``rows`` and ``columns`` are the algorithms along the two axes,
     the second input is the kernel after ``filter_transform`` by the same and as many ``zeros``. Products at a
-    point are summed over the channels and the parts of the kernel. With a ``dilation``, every so manieth row
+    point are summed over the channels and the parts of the kernel. With a ``dilation`` of d, every d-th row
     and column is an image of its own. The term has a type only if the algorithms compute a filter,
     coefficient by coefficient. (Winograd 1980, Arithmetic Complexity of Computations; Lavin and Gray 2016,
     Fast Algorithms for Convolutional Neural Networks.)"""
@@ -226,7 +226,7 @@ class BilinearConv(Operator):
         return (domain.slice(domain.slice(image, 2, 0, rows.outputs), 3, 0, columns.outputs),)
 
     def _of_phases(self, domain: Domain[A], data: A, weight: A) -> A:
-        """Convolves every so manieth row and column by itself, as samples of a batch."""
+        """Convolves every d-th row and column by itself, for a dilation of d, as samples of a batch."""
         n, channels, *sizes = domain.shape(data)
         margins, dilation = self.margins(domain.shape(data), domain.shape(weight)), self.dilation
         totals = [size + margins[axis] + margins[axis + 2] for axis, size in enumerate(sizes)]
