@@ -33,7 +33,8 @@ from superopt import zoo
 from superopt.equations import abbreviated
 from superopt.optimizer.cost.runtime.session import Array
 
-_FORM = re.compile(r"bilinear_(?:conv|matmul)\[(?:algorithm=)?(?P<algorithms>.*?)(?:, padding=\w+)?\]\(")
+_STEP = re.compile(r"bilinear_(?:conv|matmul)\[(?P<attributes>[^]]*)\]\(")
+_ALGORITHM = re.compile(r"(?:rows|columns)=F\(\d+,\d+\)|\d+x\d+x\d+:\d+")
 
 HEADER = (
     "| model | original ms | exact rounding | bilinear | OpenVINO | error | original's | form |",
@@ -120,9 +121,9 @@ def _forms(report: dict[str, object]) -> str:
     """The algorithms of the applied rules, with how often each was applied."""
     found: Counter[str] = Counter()
     for step in cast("list[dict[str, str]]", report["trace"]):
-        form = _FORM.search(abbreviated(step["equation"]))
-        if form is not None:
-            found[form["algorithms"]] += 1
+        written = _STEP.search(abbreviated(step["equation"]))
+        if written is not None:
+            found[", ".join(_ALGORITHM.findall(written["attributes"]))] += 1
     return ", ".join(f"{count} {form}" for form, count in found.most_common()) or "none"
 
 
