@@ -6,7 +6,7 @@ verdict are skipped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -162,25 +162,8 @@ def _verify(
 ) -> Verification:
     currency = current()
     recording = Recording(database.rules, database.rules.list())
-    renewed: set[int] = set()
-    for number, proof in () if anew else _renewals(rules, currency, jobs):
-        rule = rules[number]
-        recording.store(number, rule, equation_of(rule.id, rule.equation), proof)
-        renewed.add(number)
-        if progress:
-            progress(len(renewed), len(rules))
-    verified = _verified_ids(database, currency)
-    pending: list[tuple[int, Rule, tuple[Equation, ...]]] = []
-    superseded = 0
-    for number, rule in enumerate(rules):
-        if number in renewed:
-            continue
-        forms = _forms(rule)
-        if rule.proof is None and any(rule_id(form) in verified for form in forms[:-1]):
-            database.rules.drop_candidate(rule.id)
-            superseded += 1
-        else:
-            pending.append((number, rule, forms))
+    renewed = set[int]() if anew else _renew(recording, rules, currency, jobs, progress)
+    pending, superseded = _to_judge(database, rules, renewed, currency)
     counts = {**dict.fromkeys(Outcome, 0), Outcome.VERIFIED: len(renewed)}
     conditional = 0
     contradicted: list[str] = []
@@ -211,6 +194,44 @@ def _verify(
         renewed=len(renewed),
         contradicted=tuple(sorted(contradicted)),
     )
+
+
+def _renew(
+    recording: Recording,
+    rules: Sequence[Rule],
+    currency: Currency,
+    jobs: int,
+    progress: VerifyProgress | None,
+) -> set[int]:
+    """Stores the proofs of rules whose certificates still pass the checker; the numbers of these rules."""
+    renewed: set[int] = set()
+    for number, proof in _renewals(rules, currency, jobs):
+        rule = rules[number]
+        recording.store(number, rule, equation_of(rule.id, rule.equation), proof)
+        renewed.add(number)
+        if progress:
+            progress(len(renewed), len(rules))
+    return renewed
+
+
+def _to_judge(
+    database: Database, rules: Sequence[Rule], renewed: Container[int], currency: Currency
+) -> tuple[list[tuple[int, Rule, tuple[Equation, ...]]], int]:
+    """The other rules with their numbers and forms, without the candidates that a verified form supersedes,
+    which are dropped; and the number of those."""
+    verified = _verified_ids(database, currency)
+    pending: list[tuple[int, Rule, tuple[Equation, ...]]] = []
+    superseded = 0
+    for number, rule in enumerate(rules):
+        if number in renewed:
+            continue
+        forms = _forms(rule)
+        if rule.proof is None and any(rule_id(form) in verified for form in forms[:-1]):
+            database.rules.drop_candidate(rule.id)
+            superseded += 1
+        else:
+            pending.append((number, rule, forms))
+    return pending, superseded
 
 
 def _renewals(rules: Sequence[Rule], currency: Currency, jobs: int) -> Iterator[tuple[int, Proof]]:

@@ -242,6 +242,8 @@ TALL = (
     replace(BOTH, name="both, old operator set", image=(1, 6, 61, 10), opset=9),
     replace(PARTS, image=(1, 6, 61, 10)),
     replace(PARTS, name="parts, both", image=(1, 6, 61, 10), kernel=(8, 6, 5, 7), tiles=(2, 3), parts=(2, 3)),
+    replace(BOTH, name="dilation", image=(2, 6, 121, 10), dilation=(2, 2)),
+    replace(APART, image=(1, 6, 1, 181)),
 )
 
 
@@ -251,7 +253,7 @@ def test_a_large_image_is_computed_in_strips(case: Case, monkeypatch: pytest.Mon
     monkeypatch.setattr(bilinear_form, "STRIP_BYTES", 1)
     test_it_computes_the_plain_convolution(case)
     written = operators(case.built(case.tiles)).split()
-    assert written[-1] == "Concat"
+    assert "Concat" in written[written.index("MatMul") :]
     assert written.count("Slice") > 2
 
 
