@@ -50,6 +50,7 @@ VALUES: dict[str, st.SearchStrategy[AttributeTerm]] = {
     **dict.fromkeys(("size", "channels"), st.integers(1, 9)),
     "algorithm": st.sampled_from((STRASSEN, DOT)),
     "degree": st.integers(2, 9),
+    "zeros": st.tuples(st.integers(0, 5), st.integers(0, 5)),
     **dict.fromkeys(("rows", "columns"), st.sampled_from(((), KARATSUBA, BY_HALVES))),
     **dict.fromkeys(("shape", "sizes"), st.lists(sizes, max_size=3).map(tuple)),
 }

@@ -29,6 +29,7 @@ OPEN: Mapping[str, AttributeTerm] = {
     "algorithm": cast("AttributeTerm", STRASSEN),
     "columns": (),
     "rows": cast("AttributeTerm", KARATSUBA),
+    "zeros": (1, 0),
 }
 
 
@@ -43,7 +44,7 @@ def algorithm(outputs: int, taps: int) -> FilterAlgorithm:
 
 def with_algorithms(equation: Equation) -> Equation:
     """The equation with an algorithm for rows, none for columns, and one for products, where these are left
-    open: for those, the sampler of instances has no values."""
+    open, and with kernels that are completed by a row of zeros: the sampler of instances has no values."""
     terms = (*equation.left, *equation.right)
     names = {name: Variable(name) for name in variables(*terms)}
     values: dict[str, AttributeTerm] = {name: AttributeVariable(name) for name in attribute_variables(*terms)}

@@ -71,9 +71,11 @@ VALUES: Mapping[str, tuple[object, ...]] = {
     "stride": ((1, 1), (2, 1)),
     "to": ("f16", "bf16", "f32", "f64"),
     "value": (0, Fraction(-2, 3)),
+    "zeros": ((0, 0), (1, 0), (0, 1)),
 }
-CHECKED_BY_TYPES = ("algorithm", "rows", "columns")
-"""Algorithms: a term has a type only if they are matrices that compute a product or a filter."""
+CHECKED_BY_TYPES = ("algorithm", "rows", "columns", "zeros")
+"""Algorithms: a term has a type only if they are matrices that compute a product or a filter. Zeros have to
+complete the last part of a kernel."""
 
 PER_OPERATOR = 24
 PER_ARITY = 12
