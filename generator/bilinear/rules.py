@@ -32,7 +32,9 @@ def filter_rules(found: FilterAlgorithm) -> Iterator[BilinearRule]:
     """The rules for any convolution with stride 1 whose kernel has as many rows, columns or both as the
     filter has taps, where rounding errors stay within ``LARGEST_AMPLIFICATION``. Where the outputs of a tile
     divide the taps, a kernel may have several parts of so many taps along one axis; there is a rule for each
-    number of zeros that completes the last part."""
+    number of zeros that completes the last part. None for a filter of one tap, which has nothing to save."""
+    if found.taps == 1:
+        return
     algorithm = matrices(found.algorithm)
     may_have_parts = found.taps % found.outputs == 0
     for axes in (("columns",), ("rows",), *(() if may_have_parts else (("rows", "columns"),))):

@@ -83,9 +83,9 @@ class Phases:
             PhasedAxis.of(size, step, extent, margins[axis], margins[axis + 2])
             for axis, (size, step, extent) in enumerate(zip(sizes, operator.dilation, extents, strict=True))
         )
-        if _is_single(rows):
+        if _is_single(rows) and not operator.rows:
             return Phases((replace(rows, step=1), columns), 1)
-        if _is_single(columns):
+        if _is_single(columns) and not operator.columns:
             return Phases((rows, replace(columns, step=1)), 0)
         if not all(isinstance(size, int) for size in sizes):
             raise UnsupportedError(f"{operator.name}: expected an image of known size for a dilation")

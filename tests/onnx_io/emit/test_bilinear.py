@@ -153,6 +153,7 @@ DILATED_IMAGES = (
         for dilation in ((2, 2), (1, 3))
         for padding in ("same", "valid", (2, 0, 1, 6))
     ),
+    replace(APART, name="dilation, an algorithm for one row", tiles=(2, 4)),
     replace(BOTH, name="dilation, unknown batch", image=(3, 6, 11, 10), batch=symbol("n"), dilation=(2, 2)),
     replace(BOTH, name="dilation, older operators", image=(1, 6, 11, 10), opset=9, dilation=(2, 3)),
 )
