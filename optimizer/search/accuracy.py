@@ -62,13 +62,15 @@ def with_smaller_errors(
     may_go_on: Callable[[], bool] = lambda: True,
 ) -> Shortened | None:
     """The trace with the cheapest rule whose rounding errors are below the limit in place of each rule whose
-    errors are not. None where there is no such rule for a step, where nothing is gained then, and where
-    ``may_go_on`` is false, which is checked at each step."""
+    errors are not. None where there is no such rule for a step, where a step is by none of the rules, where
+    nothing is gained then, and where ``may_go_on`` is false, which is checked at each step."""
     known = {(rule.rule_id, rule.backwards): rule for rule in rules}
     alternatives = _alternatives(known.values())
     done = Shortened(start, ())
     for step in found.trace:
-        rule = known[step.rule, step.backwards]
+        rule = known.get((step.rule, step.backwards))
+        if rule is None:
+            return None
         others = [other for other in alternatives.get(rule.source, ()) if error_of(other) < limit]
         tried = [rule] if error_of(rule) < limit else others
         results = [_applied(done, _with_rule(step, each), known) for each in tried if may_go_on()]

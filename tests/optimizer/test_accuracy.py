@@ -133,6 +133,17 @@ def test_the_cheapest_of_those_below_a_limit_takes_the_place_of_one_that_rounds_
     assert [step.rule.partition(" ")[0] for step in steps] == ([chosen] * count if chosen else [])
 
 
+def test_a_step_by_a_rule_that_is_used_no_more_is_not_replaced() -> None:
+    rules = [rule for outputs in (2, 6) for rule in rules_of(outputs, 1)]
+    graph = layers(1)
+    start = GraphCost.of(graph, ByPoints({4: 80.0, 8: 50.0}), Sizes(graph, {}))
+    result = search_named("auto").run(
+        start, RuleSet(rules), Watch(SearchLimits(deadline=time.monotonic() + 20))
+    )
+    found = Shortened(result.best, result.trace)
+    assert with_smaller_errors(start, found, rules_of(2, 1), 1.0) is None
+
+
 def test_errors_of_two_axes_multiply() -> None:
     ((one,), (both,)) = rules_of(4, 1), rules_of(4, 2)
     assert error_of(one) == pytest.approx(filters(4, 3)[0].amplification)
