@@ -6,7 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from superopt.ir.graph import Graph
+from superopt.ir.graph import Graph, Node
+from superopt.ir.types import TensorType, ValueType
+from superopt.onnx_io.lifting.models import computes_sizes
+from superopt.onnx_io.protos import STANDARD_DOMAINS
 from superopt.ops import Opaque
 from superopt.optimizer.check import Equivalence
 from superopt.optimizer.search import TraceStep, replay
@@ -25,9 +28,13 @@ _FINEST = 1e-5
 
 
 _JUMPING = frozenset(
-    ("ArgMax", "ArgMin", "Ceil", "DynamicQuantizeLinear", "Floor", "QuantizeLinear", "Round", "Sign", "TopK")
+    (
+        *("Ceil", "Floor", "GridSample", "Hardmax", "If", "Loop", "Mod"),
+        *("RoiAlign", "Round", "Scan", "Sign", "TopK", "Unique"),
+    )
 )
-"""ONNX operators whose results jump, so that rounding in front of them may change outputs by any amount."""
+"""Opaque ONNX operators whose floating-point results may jump: rounding in front of them, or in their bodies,
+changes outputs by any amount."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +89,24 @@ def find_suspect(
 
 def jumps(graph: Graph) -> bool:
     """Whether a difference of outputs says nothing about a rule, since rounding may change them by any
-    amount: the graph quantises, rounds or sorts."""
-    return any(isinstance(node.operator, Opaque) and node.operator.op_type in _JUMPING for node in graph)
+    amount: the graph quantises, rounds, sorts or compares numbers, turns them into integers, or has nodes
+    with bodies or of other domains, of which that is not known."""
+    return any(_may_jump(graph, node) for node in graph)
+
+
+def _may_jump(graph: Graph, node: Node) -> bool:
+    operator = node.operator
+    if isinstance(operator, Opaque):
+        if computes_sizes(operator):
+            return False
+        if operator.domain not in STANDARD_DOMAINS or operator.op_type in _JUMPING:
+            return True
+    reads_numbers = any(_is_float(graph.type_of(value)) for value in node.inputs)
+    return reads_numbers and any(isinstance(t, TensorType) and not t.element.is_float for t in node.types)
+
+
+def _is_float(type_: ValueType) -> bool:
+    return isinstance(type_, TensorType) and type_.element.is_float
 
 
 def first_difference(steps: int, is_equal: Callable[[int], bool | None]) -> int | None:

@@ -8,8 +8,11 @@ from dataclasses import replace
 import pytest
 
 from superopt.ir import Graph
+from superopt.ir.types import ElementType, TensorType
+from superopt.onnx_io.lifting.models import COMPUTES_SIZES
 from superopt.ops import Opaque
 from superopt.ops.elementwise.activation import Relu
+from superopt.ops.elementwise.selection import Greater
 from superopt.optimizer.check import Equivalence
 from superopt.optimizer.check.judging import Evidence
 from superopt.optimizer.pipeline import bisection
@@ -20,7 +23,7 @@ from superopt.optimizer.pipeline.bisection import (
     jumps,
 )
 from superopt.optimizer.search import TraceStep
-from tests.optimizer.graphs import Builder, f32
+from tests.optimizer.graphs import Builder
 
 START = Graph.empty()
 
@@ -53,19 +56,41 @@ def test_nobody_is_to_blame_where_that_is_not_known(answers: dict[int, bool | No
 
 
 @pytest.mark.parametrize(
-    ("op_type", "says_nothing"),
-    [("DynamicQuantizeLinear", True), ("Round", True), ("Asinh", False), ("Softsign", False)],
+    ("domain", "op_type", "made", "says_nothing"),
+    [
+        ("", "DynamicQuantizeLinear", ElementType.UINT8, True),
+        ("", "Round", ElementType.FLOAT, True),
+        ("", "Cast", ElementType.INT32, True),
+        ("", "NonZero", ElementType.INT64, True),
+        ("", "Loop", ElementType.FLOAT, True),
+        ("ai.onnx.ml", "TreeEnsembleRegressor", ElementType.FLOAT, True),
+        ("", "Asinh", ElementType.FLOAT, False),
+        ("", "Softsign", ElementType.FLOAT, False),
+    ],
 )
 def test_no_rule_is_to_blame_where_rounding_may_change_everything(
-    op_type: str, *, says_nothing: bool
+    domain: str, op_type: str, made: ElementType, *, says_nothing: bool
 ) -> None:
     b = Builder()
-    y = b.editor.add(Opaque("", op_type, 0, "test"), (b.input("x", 2, 3),), types=(f32(2, 3),)).value
-    graph = b.graph(b.add(Relu(), y))
+    type_ = TensorType(made, (2, 3))
+    y = b.editor.add(Opaque(domain, op_type, 0, "test"), (b.input("x", 2, 3),), types=(type_,)).value
+    graph = b.graph(y)
     assert jumps(graph) == says_nothing
     asked: list[Graph] = []
     assert find_suspect(graph, (), (), asked.append) is None
     assert bool(asked) != says_nothing
+
+
+def test_comparing_numbers_jumps_and_reading_sizes_does_not() -> None:
+    b = Builder()
+    x, y = b.input("x", 2, 3), b.input("y", 2, 3)
+    assert jumps(b.graph(b.add(Greater(), x, y)))
+    b = Builder()
+    x = b.input("x", 2, 3)
+    size = b.editor.add(
+        Opaque("", "Shape", 0, COMPUTES_SIZES), (x,), types=(TensorType(ElementType.INT64, (2,)),)
+    )
+    assert not jumps(b.graph(size.value, b.add(Relu(), x)))
 
 
 EQUAL = Equivalence(passed=True, samples=1, max_abs_error=0.0, max_rel_error=0.0, tolerance=1e-4)
