@@ -17,7 +17,7 @@ from superopt.optimizer.cost.roofline import PROBES, Roofline, calibrate, record
 from superopt.optimizer.cost.runtime.session import Provider, device_name, runtime_version
 from superopt.optimizer.cost.store import CostStore
 
-METHOD = "10"
+METHOD = "11"
 """Version of the measuring method; increment it when the method changes, so that older costs are not used."""
 
 _SECOND_LOOK = 0.9

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from math import prod
 from typing import TypeVar
 
 import numpy as np
@@ -10,6 +11,7 @@ import onnx
 from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 from onnx import TensorProto, helper, numpy_helper
 
+from superopt.onnx_io.changes.probing import MOST_SETTINGS
 from superopt.onnx_io.protos import names_within, rename_captured, renamed
 
 TICK = "tick"
@@ -150,8 +152,9 @@ def _add_named(field: RepeatedCompositeFieldContainer[_Named], part: _Named, nam
 
 
 def _tell_apart(tensor: TensorProto, copy: int) -> None:
-    """Changes a few bits of the first number, because the runtime merges equal packed weights."""
-    if tensor.data_type in _COUNTING or not all(tensor.dims):
+    """Changes a few bits of the first number, because the runtime merges equal packed weights. Small tensors
+    stay as they are: it computes other powers of 2.0000002 than of 2, and does not fuse what it knows."""
+    if tensor.data_type in _COUNTING or prod(tensor.dims) <= MOST_SETTINGS:
         return
     if not tensor.raw_data:
         tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name))

@@ -20,8 +20,8 @@ _RESHAPING = frozenset(("Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten"
 _SINCE_ONE_AXIS = 13
 """The opset since which Softmax is along one axis instead of all axes from one on."""
 
-_FEW = 16
-"""Maximum elements of a tensor that may hold scales, sizes or bounds, which are not perturbed."""
+MOST_SETTINGS = 16
+"""Maximum elements of a tensor that may hold exponents, scales, sizes or bounds, which are not perturbed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def perturbed(content: bytes, seed: int) -> bytes:
         if is_external(tensor) or tensor.data_type not in (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16):
             continue
         array = numpy_helper.to_array(tensor)
-        if array.size > _FEW:
+        if array.size > MOST_SETTINGS:
             tensor.CopyFrom(numpy_helper.from_array(nudged(array, random), tensor.name))
     return model.SerializeToString()
 

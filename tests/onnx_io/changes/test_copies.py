@@ -40,15 +40,19 @@ def test_every_copy_runs_whatever_they_share(shared: tuple[str, ...]) -> None:
     assert operators(copies, feeds) == ["MatMul"] * 3 + ["Relu"]
 
 
-def test_weights_of_copies_differ_by_little_and_indices_not_at_all() -> None:
-    text = """(float[4] x) => (float[2] z) <float[4] w = {1, 2, 3, 4}, int64[2] rows = {3, 1}>
-              { y = Add(x, w) z = Gather(y, rows) }"""
+def test_weights_of_copies_differ_by_little_and_settings_not_at_all() -> None:
+    """Indices, and numbers by which the runtime chooses kernels, are the same in all copies."""
+    numbers = list(range(1, 18))
+    text = f"""(float[17] x) => (float[2] z)
+               <float[17] w = {{{", ".join(map(str, numbers))}}}, float two = {{2}}, int64[2] rows = {{3, 1}}>
+               {{ y = Add(x, w) square = Pow(y, two) z = Gather(square, rows) }}"""
     graph = onnx.ModelProto.FromString(side_by_side(model(text), 4)).graph
     arrays = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer}
     weights = [arrays[copy_name("w", copy)] for copy in range(4)]
     assert len({array.tobytes() for array in weights}) == 4
     for copy in range(4):
-        np.testing.assert_allclose(weights[copy], [1, 2, 3, 4], rtol=1e-6)
+        np.testing.assert_allclose(weights[copy], numbers, rtol=1e-6)
+        assert arrays[copy_name("two", copy)] == 2
         assert arrays[copy_name("rows", copy)].tolist() == [3, 1]
 
 
