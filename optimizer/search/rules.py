@@ -11,6 +11,7 @@ from superopt.ir.graph import Graph, NodeId, Value
 from superopt.ir.terms import Application, Term, applications, variables
 from superopt.ir.types import ElementType, TensorType
 from superopt.ops.base import OPERATORS, Operator
+from superopt.ops.shape import Joining
 from superopt.ops.traits import ALIASES, traits
 from superopt.optimizer.search.net import Net
 from superopt.rewriting import Bundle, Match, Rewrite, Substitution, find_matches
@@ -100,6 +101,8 @@ class RuleSet:
         """The matches of one substitution whose first root is the node."""
         rounds, may_be_open = id(substitution) in self._rounding, self._rounding.get(id(substitution), False)
         regroups = id(substitution) in self._regrouping
+        if regroups and not _has_nested_joins(graph, root):
+            return
         for match in find_matches(graph, substitution, (root,), through_numbers=False):
             if rounds and not _is_precise_and_sized(graph, match, is_open=may_be_open):
                 continue
@@ -257,6 +260,11 @@ def _only_regroups(substitution: Substitution) -> bool:
     if not isinstance(source, Application) or not traits(source.operator).joins:
         return False
     return _joined(source, source) == _joined(target, source)
+
+
+def _has_nested_joins(graph: Graph, root: NodeId) -> bool:
+    """Whether an operand of a join is a join: without one, all places of a rule that regroups are in it."""
+    return any(isinstance(graph[value.node].operator, Joining) for value in graph[root].inputs)
 
 
 def _joined(term: Term, join: Application) -> tuple[Term, ...]:

@@ -56,7 +56,7 @@ SHA256 = "sha256"
 """In the state of a job, the hash of the file that is optimised, if it is large."""
 
 _OVERRUN, _OVERRUN_SECONDS = 1.1, 3.0
-_FINISHING = 1.0
+_FINISHING = 1.5
 _SECONDS_PER_BYTE = 8e-9
 """Time reserved for copying a model on a busy machine."""
 

@@ -16,18 +16,19 @@ from superopt.ops.elementwise.activation import HardSigmoid, Relu, Sigmoid
 from superopt.ops.elementwise.affine import BiasAdd
 from superopt.ops.elementwise.arithmetic import Divide, Multiply, Scale
 from superopt.ops.images.convolution import Conv
-from superopt.ops.shape import Broadcast
+from superopt.ops.shape import Broadcast, Concat
 from superopt.optimizer.canonical import canonicalise
 from superopt.optimizer.cost import GraphCost, Kernel, Latency, MemoryCostStore, Nominal, Price, Sizes
 from superopt.optimizer.cost.runtime.session import LoadedModel
 from superopt.optimizer.search import RuleSet, SearchLimits, SearchResult, Watch, replay
+from superopt.optimizer.search import rules as rules_of_search
 from superopt.optimizer.search.protocol import Search
 from superopt.optimizer.search.recording import Relocation
 from superopt.optimizer.search.strategies.descent import Descent
 from superopt.optimizer.search.strategies.fixpoint import fixpoint
 from superopt.optimizer.search.strategies.normalise import Normalise, composed
 from superopt.optimizer.search.strategies.ordering import Sized, may_decrease
-from superopt.rewriting import substitutions_of
+from superopt.rewriting import Match, find_matches, substitutions_of
 from tests.optimizer.graphs import Builder, dense_blocks
 from tests.optimizer.models import lifted as lifted_model
 from tests.optimizer.models import lifted_text
@@ -129,6 +130,44 @@ def test_a_transposed_convolution_is_no_smaller_than_a_convolution() -> None:
 def test_steps_grow_with_the_graph_and_so_does_nothing_else() -> None:
     found = [len(fixpoint(priced(dense_blocks(n, 4, 4)), RuleSet(rules(*AFFINE)))) for n in (2, 4, 8)]
     assert found == [4, 8, 16]
+
+
+def test_a_wide_concat_is_not_looked_through_for_places_where_nothing_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A rule that regroups has thousands of places in a concat of many operands, all of them in that node."""
+    text = (
+        "concat[axis=a](concat[axis=a](x, y), concat[axis=a](z, w))"
+        " <=> concat[axis=a](x, concat[axis=a](concat[axis=a](y, z), w))"
+    )
+    looked_at: list[int] = []
+
+    def counted(graph: Graph, *arguments: object, **options: object) -> list[Match]:
+        looked_at.append(len(graph))
+        return list(find_matches(graph, *arguments, **options))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(rules_of_search, "find_matches", counted)
+    b = Builder()
+    wide = b.add(Concat(0), *(b.input(f"x{n}", 2, 3) for n in range(30)))
+    assert RuleSet(rules(text)).matches(b.graph(wide), frozenset()) == []
+    assert not looked_at
+    other = b.add(Concat(0), b.input("y", 2, 3), b.input("z", 2, 3))
+    nested = b.add(Concat(0), wide, other)
+    assert RuleSet(rules(text)).matches(b.graph(nested), frozenset())
+    assert looked_at
+
+
+def test_it_stops_soon_after_its_time_is_over() -> None:
+    asked: list[bool] = []
+
+    def may_go_on() -> bool:
+        asked.append(len(asked) < 20)
+        return asked[-1]
+
+    whole = fixpoint(priced(dense_blocks(8, 4, 4)), RuleSet(rules(*AFFINE)))
+    part = fixpoint(priced(dense_blocks(8, 4, 4)), RuleSet(rules(*AFFINE)), may_go_on)
+    assert 0 < len(part) < len(whole)
+    assert asked.count(False) <= 4
 
 
 @pytest.mark.parametrize("search", [Normalise(), Descent()])

@@ -8,6 +8,7 @@ and rules is fixed: the result is deterministic.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Container, Iterator
 
@@ -23,29 +24,30 @@ from superopt.optimizer.search.strategies.ordering import (
     may_be_even,
     may_decrease,
 )
-from superopt.rewriting import Bundle, Match, Rewrite, apply_match
+from superopt.rewriting import Bundle, Match, Rewrite, Substitution, apply_match
 
 
 def fixpoint(
     start: GraphCost, rules: RuleSet, may_go_on: Callable[[], bool] = lambda: True
 ) -> tuple[Recorded, ...]:
     """The rewrites that lead to a graph in which no rule decreases the ordering, or as far as time allows."""
-    run = _Run(start, rules)
-    run.run(may_go_on)
+    run = _Run(start, rules, may_go_on)
+    run.run()
     return tuple(run.records)
 
 
 class _Run:
-    def __init__(self, start: GraphCost, rules: RuleSet) -> None:
+    def __init__(self, start: GraphCost, rules: RuleSet, may_go_on: Callable[[], bool]) -> None:
         self._sized = Sized(start)
         self._rules = rules
+        self._may_go_on = may_go_on
         everywhere = Region(dict.fromkeys(start.graph.order, 0), frozenset(start.graph.order))
         self._single, self._pairs = _Places(everywhere), _Places(everywhere)
         self.records: list[Recorded] = []
 
-    def run(self, may_go_on: Callable[[], bool]) -> None:
+    def run(self) -> None:
         """Single steps where there are any, else the next pair of steps."""
-        while may_go_on():
+        while self._may_go_on():
             if self._single:
                 self._try(self._single.next(), self._step)
             elif self._pairs:
@@ -75,7 +77,7 @@ class _Run:
         smaller than it was; whether there was one. Only rules with one result are tried."""
         cost = self._sized.cost
         single = place.of_one_result
-        for match in self._rules.matches_near(cost.graph, cost.free, single, wanted=can_be_even):
+        for match in self._matches(cost.graph, cost.free, single, can_be_even):
             if not may_be_even(match.substitution, _folded(match, cost.free)):
                 continue
             rewrite = apply_match(cost.graph, match)
@@ -102,9 +104,20 @@ class _Run:
         return None
 
     def _decreasing(self, graph: Graph, free: Container[NodeId], region: Region) -> Iterator[Match]:
-        for match in self._rules.matches_near(graph, free, region, wanted=can_decrease):
+        for match in self._matches(graph, free, region, can_decrease):
             if may_decrease(match.substitution, _folded(match, free)):
                 yield match
+
+    def _matches(
+        self,
+        graph: Graph,
+        free: Container[NodeId],
+        region: Region,
+        wanted: Callable[[Substitution], bool],
+    ) -> Iterator[Match]:
+        """The matches in a region while time is left: a concat of many operands has thousands."""
+        found = self._rules.matches_near(graph, free, region, self._may_go_on, wanted)
+        return itertools.takewhile(lambda _: self._may_go_on(), found)
 
     def _accept(self, match: Match, rewrite: Rewrite, sized: Sized) -> None:
         before, after = self._sized.cost, sized.cost
