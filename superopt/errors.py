@@ -14,7 +14,7 @@ SuperoptError
 ├── UnprovedRuleError            exit 1: a rule without a current proof was about to be applied
 ├── NotEquivalentError           exit 1: a model was about to be written that does not compute the same
 ├── DivergedError                exit 1: training stopped because the loss is not a finite number
-├── UnjudgedError                exit 3: time, memory or a crash left items without any answer
+├── UnjudgedError                exit 3: time, memory, a crash or unusable inputs left no answer
 └── MissingServiceError          exit 4: a device, database or runtime that is needed is absent
 """
 
@@ -120,7 +120,8 @@ class DivergedError(SuperoptError):
 
 
 class UnjudgedError(SuperoptError):
-    """Items whose processes took too long, lacked memory or crashed, so that nothing is known about them."""
+    """Items whose processes took too long, lacked memory or crashed, or models that run on no known input, so
+    that nothing is known about them."""
 
     exit_code = 3
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -10,7 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from superopt.errors import InvalidOptionError
+from superopt.optimizer.check import require_archive
 from superopt.optimizer.cost.runtime.archives import write_archive
+from superopt.options import require_python
 
 GivenInputs: TypeAlias = str | Path | Mapping[str, npt.NDArray[Any]]
 """The path of an .npz file, or arrays by the names of a model's inputs."""
@@ -27,6 +31,19 @@ def as_archive(inputs: GivenInputs | None, directory: Path) -> str | Path | None
     path = directory / _ARCHIVE
     write_archive(path, arrays)
     return path
+
+
+@contextmanager
+def archive_of(inputs: GivenInputs | None) -> Generator[Path | None]:
+    """The checked path of the archive, for as long as the context lasts. Raises InvalidOptionError and
+    InvalidFileError."""
+    with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
+        archive = as_archive(inputs, Path(directory))
+        require_python({"inputs": archive})
+        path = None if archive is None else Path(archive)
+        if path is not None:
+            require_archive(path)
+        yield path
 
 
 def _checked_name(name: object) -> str:
@@ -48,4 +65,4 @@ def _checked(name: str, value: object) -> npt.NDArray[Any]:
     return array
 
 
-__all__ = ["GivenInputs", "as_archive"]
+__all__ = ["GivenInputs", "archive_of", "as_archive"]

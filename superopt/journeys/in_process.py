@@ -20,7 +20,7 @@ from superopt.journeys.changes.adaptation import as_requested
 from superopt.journeys.changes.conversions import converted, without_conversions
 from superopt.journeys.changes.memory_limits import leaving_time, within_limit
 from superopt.journeys.comparing import compared_sources
-from superopt.journeys.given_inputs import GivenInputs, as_archive
+from superopt.journeys.given_inputs import GivenInputs, archive_of
 from superopt.journeys.planning.targets import find_target
 from superopt.journeys.result import Result, WrittenModel, model_of
 from superopt.journeys.suspect_evidence import suspect_evidence
@@ -249,14 +249,8 @@ def check(
     ``tolerance`` is the error allowed beyond the first model's own rounding error, by default one by element
     type. Raises InvalidModelError, InvalidOptionError.
     """
-    with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
-        archive = as_archive(inputs, Path(directory))
-        require_python(
-            {"samples": samples, "seed": seed, "tolerance": tolerance, "inputs": archive, "dims": dims}
-        )
-        path = None if archive is None else Path(archive)
-        if path is not None:
-            require_archive(path)
+    require_python({"samples": samples, "seed": seed, "tolerance": tolerance, "dims": dims})
+    with archive_of(inputs) as path:
         source, other = (load_model(model_of(model), loads) for model in (first, second))
         return compared_sources(
             source, other, samples=samples, seed=seed, tolerance=tolerance, inputs=path, dims=dims

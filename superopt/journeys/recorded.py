@@ -9,6 +9,7 @@ from typing import TypeAlias, cast
 
 from superopt.errors import InvalidOptionError
 from superopt.journeys import replay as recording
+from superopt.journeys.given_inputs import GivenInputs, archive_of
 from superopt.journeys.planning.clusters import cluster_if_named, find_cluster
 from superopt.journeys.report_files import read_report
 from superopt.journeys.result import Result, WrittenModel, checked_path
@@ -26,19 +27,22 @@ def replay(
     *,
     database: str | None = None,
     cluster: str | Path | None = None,
+    inputs: GivenInputs | None = None,
 ) -> WrittenModel:
     """The model that an optimization wrote, byte for byte, made by applying its recorded steps again.
 
     ``model`` is the one that was optimised. Its outputs are compared with those of the result, since reports
-    need not be trusted. Raises UnprovedRuleError for a step whose rule is not proved now, NotEquivalentError
-    if outputs differ, InvalidFileError for a report that is damaged or of another model, InvalidModelError.
+    need not be trusted, on random inputs and on ``inputs``: arrays by name, or an .npz file of them.
     ``cluster`` is that of a plan whose strategy merges or divides gradients; a known machine is found by its
-    name in the report.
+    name in the report. Raises UnprovedRuleError for a step whose rule is not proved now, NotEquivalentError
+    if outputs differ, UnjudgedError if the model runs on none of the inputs, InvalidFileError for a report
+    that is damaged or of another model, InvalidModelError.
     """
     content = _content(report)
     machine = cluster_if_named(cluster)
     lowered = recording.replay(model, content, database=database, cluster=machine)
-    recording.require_equal(model, lowered, content, database=database)
+    with archive_of(inputs) as path:
+        recording.require_equal(model, lowered, content, database=database, inputs=path)
     return WrittenModel(lowered)
 
 

@@ -11,7 +11,7 @@ from typing import cast
 
 from superopt import optimizer
 from superopt.equations import abbreviated
-from superopt.errors import InvalidFileError, InvalidOptionError, NotEquivalentError
+from superopt.errors import InvalidFileError, InvalidOptionError, NotEquivalentError, UnjudgedError
 from superopt.ir import Graph, Plan
 from superopt.journeys.bodies.replay import names_in, recorded_body, with_recorded_bodies
 from superopt.journeys.changes.adaptation import as_recorded
@@ -78,23 +78,38 @@ def replay(
 
 
 def require_equal(
-    model: ModelSource, lowered: LoweredModel, report: Mapping[str, object], *, database: str | None = None
+    model: ModelSource,
+    lowered: LoweredModel,
+    report: Mapping[str, object],
+    *,
+    database: str | None = None,
+    inputs: Path | None = None,
 ) -> None:
-    """Compares a replayed model with the original at the report's sizes, because reports are untrusted.
+    """Compares a replayed model with the original at the report's sizes, because reports are untrusted; with
+    ``inputs`` of a file, too.
 
-    Raises NotEquivalentError if the outputs differ; a rule found to blame becomes suspect.
+    Raises NotEquivalentError if the outputs differ; a rule found to blame becomes suspect. Raises
+    UnjudgedError if no input is known on which the original runs.
     """
     is_arranged = bool(section_of(section_of(report, "memory"), "plan"))
     if _returned(report) == "original" and not is_arranged and not is_converted(report):
         return
-    equivalence = _compared(model, lowered, recorded_sizes(report), tolerance=recorded_tolerance(report))
+    sizes = recorded_sizes(report)
+    equivalence = _compared(model, lowered, sizes, tolerance=recorded_tolerance(report), inputs=inputs)
     if equivalence.passed:
         return
+    if equivalence.undecided:
+        raise UnjudgedError(
+            f"the model produced by the trace cannot be compared with the original: {equivalence.why}; "
+            "--no-check writes it without a comparison"
+        )
     why = f"the model produced by the trace is not equivalent: {equivalence.why}"
-    suspect = bisect_trace(model, report, database=database) if exceeds_rounding(equivalence) else None
+    suspect = None
+    if exceeds_rounding(equivalence):
+        suspect = bisect_trace(model, report, database=database, inputs=inputs)
     if suspect is None or suspect.refused:
         raise NotEquivalentError(why)
-    sizes, names, apart = recorded_sizes(report), _recorded_names(report), _names_apart(report)
+    names, apart = _recorded_names(report), _names_apart(report)
     frozen = lowered.source.frozen
     quarantine(
         [suspect_evidence(suspect, dims=sizes, keep=names, apart=apart, frozen=frozen)],
@@ -110,7 +125,11 @@ def require_equal(
 
 
 def bisect_trace(
-    model: ModelSource, report: Mapping[str, object], *, database: str | None = None
+    model: ModelSource,
+    report: Mapping[str, object],
+    *,
+    database: str | None = None,
+    inputs: Path | None = None,
 ) -> Suspect | None:
     """The rule of the first step after which outputs differ by more than rounding; None if not found within
     ``_BISECTION_SECONDS``. Raises as ``replay``.
@@ -122,7 +141,7 @@ def bisect_trace(
     def compare(graph: Graph) -> Equivalence | None:
         if time.monotonic() >= ends:
             return None
-        return _compared(model, lower(lifted, graph, plan_of(graph)), sizes)
+        return _compared(model, lower(lifted, graph, plan_of(graph)), sizes, inputs=inputs)
 
     return find_suspect(start, trace, rules, compare)
 
@@ -159,13 +178,15 @@ def _compared(
     sizes: Mapping[str, int],
     seed: int = 0,
     tolerance: float | None = None,
+    inputs: Path | None = None,
 ) -> Equivalence:
     """Whether a model made from another is equal to it, or to the part of it that was cut out."""
     source = lowered.source.as_given if lowered.source.is_part else load_model(model, loads)
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         path = Path(directory) / "model.onnx"
         lowered.save(path)
-        return compared_sources(source, load_model(path, loads), dims=sizes, seed=seed, tolerance=tolerance)
+        other = load_model(path, loads)
+        return compared_sources(source, other, dims=sizes, seed=seed, tolerance=tolerance, inputs=inputs)
 
 
 def write_shards(

@@ -16,7 +16,7 @@ import onnx
 import pytest
 
 import superopt
-from superopt.errors import InvalidFileError, InvalidOptionError, SuperoptError
+from superopt.errors import InvalidFileError, InvalidOptionError, SuperoptError, UnjudgedError
 from superopt.optimizer.pipeline.reporting.report import CostSummary, LatencySummary
 from tests.conftest import WithLibrary
 from tests.onnx_io.kit import assert_same_results, model, node, value, weight
@@ -201,6 +201,21 @@ def test_a_result_is_replayed(result: superopt.Result, database: str, tmp_path: 
         superopt.replay(PLANNED, result, database=database)
     with pytest.raises(InvalidOptionError, match="report: expected a path, a report, its values or a"):
         superopt.replay(MODEL, 3, database=database)  # type: ignore[arg-type]
+
+
+def test_a_model_that_runs_on_given_inputs_alone_is_replayed_with_them(database: str) -> None:
+    """Random numbers are no shape of its result."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 21]> g (float[256,512] x, int64[2] shape) => (float[a,b] y)
+           { p = MatMul(x, w) q = MatMul(p, v) y = Reshape(q, shape) }"""
+    )
+    model.graph.initializer.extend((weight("w", 512, 512), weight("v", 512, 2)))
+    given = {"x": np.ones((256, 512), np.float32), "shape": np.array([2, 256], np.int64)}
+    result = superopt.optimize(model, budget=6.0, threads=1, database=database, inputs=given)
+    assert result.optimized
+    assert superopt.replay(model, result, database=database, inputs=given).to_bytes() == result.to_bytes()
+    with pytest.raises(UnjudgedError, match="does not run on random inputs"):
+        superopt.replay(model, result, database=database)
 
 
 def test_models_are_compared(result: superopt.Result, tmp_path: Path) -> None:

@@ -186,6 +186,7 @@ def replay(
     check: Annotated[
         bool, typer.Option("--check/--no-check", help="Compare outputs with the model's before writing.")
     ] = True,
+    inputs: Annotated[Path | None, typer.Option(help="An .npz file with inputs to compare on, too.")] = None,
     cluster: PlannedForOption = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
@@ -199,14 +200,14 @@ def replay(
 
     output = Output.beside(as_json, out)
     require_destination(out, model)
-    require_not_read({"output": out}, {"report": report, "cluster": cluster})
+    require_not_read({"output": out}, {"report": report, "cluster": cluster, "inputs": inputs})
     recorded = read_report(report)
     with warned(), tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         start = recorded_step(model, recorded, Path(directory))
         machine = cluster_if_named(cluster)
         lowered = recording.replay(start, recorded, database=database, cluster=machine)
         if check:
-            recording.require_equal(start, lowered, recorded, database=database)
+            recording.require_equal(start, lowered, recorded, database=database, inputs=inputs)
         is_apart = cast("Mapping[str, object]", recorded.get("options") or {}).get("external_data")
         (lowered.save_with_data if is_apart else lowered.save)(out)
     changed = lowered.source.adapted
