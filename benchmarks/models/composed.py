@@ -29,12 +29,14 @@ _ACTIVATION = "Abs"
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node with operands of these shapes, then a constant: integers, or random numbers of a shape."""
+    """A node with operands of these shapes, then a constant: integers, or random numbers of a shape. Further
+    ``constants`` are in the text form of ONNX, and the node's text names all operands: a0, …, and c."""
 
     text: str
     shapes: Sequence[Sequence[int]]
     integers: Sequence[int] = ()
     weight: Sequence[int] = ()
+    constants: str = ""
 
     def model(self) -> onnx.ModelProto:
         """The node with an activation before each operand and behind the result."""
@@ -42,7 +44,7 @@ class Node:
         operands = [f"a{at}" for at in range(len(self.shapes))] + ["c"] * bool(self.integers or self.weight)
         before = " ".join(f"a{at} = {_ACTIVATION}(x{at})" for at in range(len(self.shapes)))
         node = self.text.replace("(…)", f"({', '.join(operands)})")
-        body = f"{{ {before} b = {node} y = {_ACTIVATION}(b) }}"
+        body = f"<{self.constants}> {{ {before} b = {node} y = {_ACTIVATION}(b) }}"
         model = onnx.parser.parse_model(
             f'<ir_version: 10, opset_import: ["": 21]> g ({inputs}) => (float y) {body}'
         )
@@ -54,7 +56,7 @@ class Node:
         return onnx.shape_inference.infer_shapes(model)
 
 
-IMAGE, ROWS = (1, 64, 56, 56), (256, 768)
+IMAGE, ROWS, VOLUME = (1, 64, 56, 56), (256, 768), (1, 16, 16, 32, 32)
 CHANNELS = ((64,), (64,))
 HEADS = ((1, 128, 12, 64), (1, 128, 12, 64))
 NODES = {
@@ -100,6 +102,22 @@ NODES = {
     "space to depth": Node("SpaceToDepth <blocksize = 2> (…)", [IMAGE]),
     "tile": Node("Tile(…)", [(1, 64, 28, 28)], [1, 1, 2, 2]),
     "gather": Node("Gather <axis = 1> (…)", [(64, 256, 64)], list(range(0, 200, 2))),
+    "gather of columns": Node("Gather <axis = 1> (…)", [ROWS], list(range(767, -1, -1))),
+    "cubic image": Node('Resize <mode = "cubic"> (a0, , , c)', [IMAGE], [1, 64, 112, 112]),
+    "smaller cubic image": Node('Resize <mode = "cubic"> (a0, , , c)', [(1, 384, 37, 37)], [1, 384, 16, 16]),
+    "cubic image of three channels": Node(
+        'Resize <mode = "cubic"> (a0, , , c)', [(1, 3, 256, 256)], [1, 3, 1024, 1024]
+    ),
+    "volume": Node('Resize <mode = "nearest"> (a0, , , c)', [VOLUME], [1, 16, 32, 64, 64]),
+    "linear volume": Node('Resize <mode = "linear"> (a0, , , c)', [VOLUME], [1, 16, 32, 64, 64]),
+    "linear sequence": Node('Resize <mode = "linear"> (a0, , , c)', [(1, 64, 4000)], [1, 64, 8000]),
+    "transform of 400": Node("DFT <onesided = 1> (…)", [(1, 100, 400, 1)]),
+    "transform of 512": Node("DFT <onesided = 1> (…)", [(1, 100, 512, 1)]),
+    "transforms of 400 in a second": Node(
+        "STFT <onesided = 1> (a0, step, , length)",
+        [(1, 16000)],
+        constants="int64 step = {160}, int64 length = {400}",
+    ),
 }
 
 

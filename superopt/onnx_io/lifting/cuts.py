@@ -28,6 +28,10 @@ SLICE_TAKES_OPERANDS = 10
 _UNBOUNDED = (1 << 31) - 1
 """Larger than any size: exporters use such an end for a slice up to the end of an axis."""
 
+_SINGLE, _IN_ROWS, _MORE_NODES = 6.0, 0.8, 20_000.0
+"""Nanoseconds of ONNX Runtime 1.31 for an element that a Gather copies by itself, for one that is transposed
+and copied in a row, and for the nodes that this needs (``benchmarks composed``)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Range:
@@ -124,13 +128,27 @@ def gathered(site: Site, *, along_any_axis: bool) -> tuple[Value, ...]:
     part = _looked_up(site, site.node, own)
     if content is None or part is None:
         axis = axis_of("gather", site.integer("axis", 0), own.rank)
-        if axis and not along_any_axis:
+        if axis and _is_faster_transposed(own, axis, site.moved(1)):
+            site.respell()
+        elif axis and not along_any_axis:
             raise NotLiftedError("the indices are not positions in a row, and the axis is not the first")
         return (_rows(site, own, axis),)
     result = _part(site, site.value(0), part)
     shape = (*own.shape[: part.axis], *content.shape, *own.shape[part.axis + 1 :])
     result = reshaped(site, result, shape)
     return (result if site.made else site.add(Identity(), result),)
+
+
+def _is_faster_transposed(own: TensorType, axis: int, indices: TensorType) -> bool:
+    """Whether the runtime looks up rows of the transposed tensor faster: along the last axis it copies single
+    elements."""
+    given, others, found = own.elements, product(own.shape[:axis]), indices.elements
+    if axis != own.rank - 1 or own.element is not ElementType.FLOAT or indices.rank != 1:
+        return False
+    if not isinstance(given, int) or not isinstance(others, int) or not isinstance(found, int):
+        return False
+    made = others * found
+    return _SINGLE * made > _IN_ROWS * (given + made) + _MORE_NODES
 
 
 def _rows(site: Site, own: TensorType, axis: int) -> Value:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 import onnx
 
@@ -13,19 +12,21 @@ from superopt.domains import Array
 from superopt.errors import IllTypedError, InvalidModelError
 from superopt.ir.dimensions import Dimension, as_symbol, substitute, symbols_of
 from superopt.ir.graph import Graph, GraphEditor, GraphOperator, Input, NodeId, Value, Weight
-from superopt.ir.types import ElementType, TensorType, UnknownType, ValueType
+from superopt.ir.types import TensorType, UnknownType, ValueType
 from superopt.onnx_io.changes.simplifying import followed_constants, simplify
 from superopt.onnx_io.files.source import SourceModel
 from superopt.onnx_io.lifting.composed import COMPOSED, FOR_GRADIENTS
 from superopt.onnx_io.lifting.cuts import CUTS
 from superopt.onnx_io.lifting.einsum import PRODUCTS
 from superopt.onnx_io.lifting.elementwise import ELEMENTWISE, Lifter
+from superopt.onnx_io.lifting.fourier import FOURIER
 from superopt.onnx_io.lifting.layers import LAYERS
 from superopt.onnx_io.lifting.reductions import REDUCTIONS
+from superopt.onnx_io.lifting.resizing import RESIZING
 from superopt.onnx_io.lifting.scatter import SCATTER
 from superopt.onnx_io.lifting.selection import SELECTION
 from superopt.onnx_io.lifting.shape import MOVEMENT
-from superopt.onnx_io.lifting.site import NotLiftedError, Site, known_number, number_array
+from superopt.onnx_io.lifting.site import NotLiftedError, Site, known_number
 from superopt.onnx_io.protos import STANDARD_DOMAINS, captured_names, element_type, names_within, subgraphs
 from superopt.onnx_io.sizes.declarations import without_false_types
 from superopt.onnx_io.sizes.inference import infer_types
@@ -141,10 +142,12 @@ SPECIAL: Mapping[str, Lifter] = {
     **COMPOSED,
     **CUTS,
     **ELEMENTWISE,
+    **FOURIER,
     **LAYERS,
     **MOVEMENT,
     **PRODUCTS,
     **REDUCTIONS,
+    **RESIZING,
     **SCATTER,
     **SELECTION,
 }
@@ -261,7 +264,7 @@ class _Lifting:
     def _site(self, index: int) -> Site:
         return Site(
             self._editor, self._model.graph.node[index], index, self._source.opset or 0, self._value,
-            self._source.constants, self._unused, self._weight_only, self._register_number,
+            self._source.constants, self._unused, self._weight_only, self._register,
             self._sizes_in, self._alike, self._site,
         )  # fmt: skip
 
@@ -365,9 +368,10 @@ class _Lifting:
             self._solved = {key: substitute(d, {label: replaced}) for key, d in self._solved.items()}
             self._solved[label] = replaced
 
-    def _register_number(self, value: float | Fraction, element: ElementType) -> str:
-        label = f"superopt/number/{float(value)!r}/{element.lower()}"
+    def _register(self, name: str, content: Array) -> str:
+        """The label of a weight that the model does not contain."""
+        label = f"superopt/{name}"
         while label in self._taken:
             label += "'"
-        self._numbers[label] = number_array(value, element)
+        self._numbers[label] = content
         return label

@@ -6,13 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from superopt.ir.dimensions import Dimension, floor_divide, product
 from superopt.ir.graph import Value
-from superopt.ir.types import ElementType, TensorType
 from superopt.onnx_io.lifting.elementwise import Lifter
 from superopt.onnx_io.lifting.site import NotLiftedError, Site
 from superopt.onnx_io.lifting.transposes import faster_steps
 from superopt.ops.base import axis_of
-from superopt.ops.elementwise.arithmetic import Identity
-from superopt.ops.images.upsampling import LinearUpsample, NearestUpsample
 from superopt.ops.matrix import Transpose
 from superopt.ops.shape import Broadcast, Concat, Reshape, Split
 
@@ -149,63 +146,11 @@ def _expand(site: Site) -> tuple[Value, ...]:
     return (site.add(Broadcast(shape), site.value(0)),)
 
 
-def _resize(site: Site) -> tuple[Value, ...]:
-    """Image upsampling by whole factors, nearest or linear."""
-    own = site.type(0)
-    if site.opset < 11 or own.rank != 4 or own.element is not ElementType.FLOAT:
-        raise NotLiftedError("it does not resize an image of single precision")
-    policy = site.text("keep_aspect_ratio_policy", "stretch")
-    if site.integer("antialias", 0) or site.integers("axes") or policy != "stretch":
-        raise NotLiftedError("its resizing mode is not supported")
-    stride = _factors(site, own)
-    mode, where = site.text("mode", "nearest"), site.text("coordinate_transformation_mode", "half_pixel")
-    if stride == (1, 1) and where in (*_HALF_PIXEL, "asymmetric") and mode != "cubic":
-        return (site.add(Identity(), site.value(0)),)
-    if mode == "linear" and where in _HALF_PIXEL:
-        return (site.add(LinearUpsample(stride), site.value(0)),)
-    if mode == "nearest" and (where, site.text("nearest_mode", "round_prefer_floor")) in _REPEATING:
-        return (site.add(NearestUpsample(stride), site.value(0)),)
-    raise NotLiftedError(f"it looks for {mode} pixels by {where}")
-
-
-def _factors(site: Site, own: TensorType) -> tuple[int, int]:
-    """The scale factors of rows and columns; not lifted unless whole numbers."""
-    if site.has(3):
-        wanted = site.sizes(3, "the size")
-        factors = [
-            new // old
-            if isinstance(new, int) and isinstance(old, int) and new % old == 0
-            else 1
-            if new == old
-            else 0
-            for new, old in zip(wanted, own.shape, strict=True)
-        ]
-    else:
-        scales = site.constant(2)
-        if scales is None or scales.size != own.rank:
-            raise NotLiftedError("the scales are computed at run time")
-        factors = [int(scale) if float(scale).is_integer() else 0 for scale in scales.reshape(-1)]
-    if factors[:2] != [1, 1] or min(factors) < 1:
-        raise NotLiftedError("it does not make the image larger by whole factors")
-    return factors[2], factors[3]
-
-
-_HALF_PIXEL = ("half_pixel", "pytorch_half_pixel")
-"""Coordinate modes that differ only where the result has a single pixel."""
-
-_REPEATING = (
-    ("asymmetric", "floor"),
-    ("half_pixel", "round_prefer_floor"),
-    ("half_pixel", "round_prefer_ceil"),
-)
-"""Nearest modes for which upsampling by whole factors repeats every pixel."""
-
 MOVEMENT: Mapping[str, Lifter] = {
     "Concat": _concat,
     "Expand": _expand,
     "Flatten": _flatten,
     "Reshape": _reshape,
-    "Resize": _resize,
     "Split": _split,
     "Squeeze": _squeeze,
     "Transpose": _transpose,

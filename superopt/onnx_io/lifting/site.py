@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
@@ -26,8 +27,8 @@ class NotLiftedError(SuperoptError):
 
 class Site:
     """The node at ``index`` of the main graph; ``resolve`` gives the value of a name, None if unknown.
-    Everything that ``add`` and ``number`` create is recorded in ``made``, so that a failed attempt can be
-    undone."""
+    Everything that ``add``, ``number`` and ``array`` create is recorded in ``made``, so that a failed attempt
+    can be undone."""
 
     def __init__(
         self,
@@ -39,7 +40,7 @@ class Site:
         constants: Mapping[str, StoredTensor],
         unused_outputs: frozenset[str],
         weight_only: set[NodeId],
-        register_number: Callable[[float | Fraction, ElementType], str],
+        register: Callable[[str, Array], str],
         sizes_in: Callable[[str], tuple[Dimension, ...] | None],
         alike: Callable[[onnx.NodeProto], Sequence[onnx.NodeProto]],
         site_of: Callable[[int], Site],
@@ -54,7 +55,7 @@ class Site:
         self._constants = constants
         self._unused_outputs = unused_outputs
         self._weight_only = weight_only
-        self._register_number = register_number
+        self._register = register
         self._sizes_in = sizes_in
         self._alike = alike
         self._site_of = site_of
@@ -197,8 +198,15 @@ class Site:
 
     def number(self, value: float | Fraction, element: ElementType) -> Value:
         """A 0-d weight that the model does not contain, such as the -1 of a negation."""
-        number = known_number(number_array(value, element))
-        return self.add(Weight(self._register_number(value, element), TensorType(element, ()), number))
+        content = number_array(value, element)
+        label = self._register(f"number/{float(value)!r}/{element.lower()}", content)
+        return self.add(Weight(label, TensorType(element, ()), known_number(content)))
+
+    def array(self, content: Array) -> Value:
+        """A weight of single precision that the model does not contain, such as a matrix of known factors."""
+        stored = np.ascontiguousarray(content, np.float32)
+        label = self._register(f"array/{hashlib.sha256(stored.tobytes()).hexdigest()[:16]}/{stored.shape}", stored)
+        return self.add(Weight(label, TensorType(ElementType.FLOAT, stored.shape), known_number(stored)))
 
     def require_unused(self, output: int) -> None:
         """Raises NotLiftedError when that output is named and may be read."""
