@@ -159,6 +159,10 @@ class UpdateSettings:
             if getattr(self, name) is not None and self.optimizer not in readers:
                 known = " or ".join(readers)
                 raise InvalidOptionError(f"{name}: expected the optimizer {known}, got {self.optimizer}")
+        if not self.decay_rate:
+            for name, is_given in (("decayed", self.decayed != "all"), ("no_decay", bool(self.no_decay))):
+                if is_given:
+                    raise InvalidOptionError(f"{name}: expected a weight decay above 0 with it, got none")
 
     @property
     def base_rate(self) -> Fraction | None:

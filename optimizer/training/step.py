@@ -220,14 +220,17 @@ class _Step:
 
     def _loss(self, forward: Forward) -> StepLoss:
         editor = forward.lifted.graph.edit()
-        settings = self._settings.loss
+        settings, wanted = self._settings.loss, self._settings.model.prediction
         if settings.loss == COTANGENTS:
+            if wanted is not None:
+                raise InvalidOptionError(
+                    f"prediction: expected none, since all outputs have cotangents; got {wanted}"
+                )
             own = {statistic.output for statistic in forward.statistics}
             outputs = {name: value for name, value in forward.outputs.items() if name not in own}
             seeds = add_cotangents(editor, outputs).seeds
             total = _total(editor, [_product(editor, outputs[name], seed) for name, seed in seeds.items()])
             return StepLoss(editor.build(), total, {})
-        wanted = self._settings.model.prediction
         prediction = prediction_of(forward.lifted.graph, forward.outputs, settings.loss, wanted)
         if prediction is None:
             raise InvalidModelError(f"{self._source.name}: expected a floating-point output, got none")

@@ -22,8 +22,12 @@ from tests.optimizer.training.step_models import built, linear
             StepSettings(loss=LossSettings("logits"), model=ModelSettings(prediction="aside")),
             "prediction: expected none, since the loss is the output logits; got aside",
         ),
+        (
+            StepSettings(loss=LossSettings("cotangents"), model=ModelSettings(prediction="logits")),
+            "prediction: expected none, since all outputs have cotangents; got logits",
+        ),
     ],
-    ids=["prediction", "trainable", "loss", "both"],
+    ids=["prediction", "trainable", "loss", "both", "cotangents"],
 )
 def test_what_does_not_fit_is_said(settings: StepSettings, message: str) -> None:
     with pytest.raises(SuperoptError, match=message) as refused:

@@ -280,6 +280,11 @@ def test_states_say_what_they_are() -> None:
             {"epsilon": 1e-8, "optimizer": "nesterov"},
             "epsilon: expected the optimizer adam or .*, got nesterov",
         ),
+        (
+            {"decayed": "matrices", "optimizer": "sgd"},
+            "decayed: expected a weight decay above 0 with it, got none",
+        ),
+        ({"no_decay": ("b*",), "weight_decay": 0.0}, "no_decay: expected a weight decay above 0"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_named(options: dict[str, object], message: str) -> None:
