@@ -41,7 +41,7 @@ $(RUNS): pyproject.toml constraints.txt
 	@touch $@
 
 $(STAMP): $(RUNS)
-	@echo "Installing what development and tests need into .venv (about 1 GB more; some minutes)"
+	@echo "Installing what development and tests need into .venv (about 1.7 GB more; some minutes)"
 	@$(PIP) --editable '.[$(EXTRAS)]'
 	@$(one-runtime)
 	@touch $@

@@ -205,7 +205,9 @@ class Site:
     def array(self, content: Array) -> Value:
         """A weight of single precision that the model does not contain, such as a matrix of known factors."""
         stored = np.ascontiguousarray(content, np.float32)
-        label = self._register(f"array/{hashlib.sha256(stored.tobytes()).hexdigest()[:16]}/{stored.shape}", stored)
+        label = self._register(
+            f"array/{hashlib.sha256(stored.tobytes()).hexdigest()[:16]}/{stored.shape}", stored
+        )
         return self.add(Weight(label, TensorType(ElementType.FLOAT, stored.shape), known_number(stored)))
 
     def require_unused(self, output: int) -> None:
