@@ -24,10 +24,12 @@ from superopt.optimizer.search import RuleSet, SearchLimits, SearchResult, Watch
 from superopt.optimizer.search import rules as rules_of_search
 from superopt.optimizer.search.protocol import Search
 from superopt.optimizer.search.recording import Relocation
+from superopt.optimizer.search.state import Opportunity, State
 from superopt.optimizer.search.strategies.descent import Descent
 from superopt.optimizer.search.strategies.fixpoint import fixpoint
 from superopt.optimizer.search.strategies.normalise import Normalise, composed
 from superopt.optimizer.search.strategies.ordering import Sized, may_decrease
+from superopt.optimizer.search.strategies.promises import Promises
 from superopt.rewriting import Match, find_matches, substitutions_of
 from tests.optimizer.graphs import Builder, dense_blocks
 from tests.optimizer.models import lifted as lifted_model
@@ -298,6 +300,24 @@ def test_descent_measures_only_what_promises_to_pay() -> None:
     assert run(Descent(), start, enlarging).trace == ()
     assert len(objective.measured) == before
     assert run(Descent(), start, enlarging, *SWISH).best.total < start.total
+
+
+def test_descent_prices_what_it_had_time_to_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that each estimate moves by a second: there are more rewrites than seconds."""
+    start = priced(dense_blocks(8, 4, 4))
+    found = len(RuleSet(rules(*AFFINE)).matches(start.graph, start.free))
+    seconds = found - 2
+    now, estimate = [0.0], Promises.of
+
+    def slow(promises: Promises, state: State, opportunity: Opportunity) -> float | None:
+        now[0] += 1
+        return estimate(promises, state, opportunity)
+
+    monkeypatch.setattr(Promises, "of", slow)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    result = run(Descent(), start, *AFFINE, seconds=seconds)
+    assert result.candidates > 0
+    assert result.best.total < start.total
 
 
 def test_a_second_run_measures_nothing() -> None:

@@ -29,6 +29,9 @@ _BATCH = 32
 _SHARE_OF_BATCH = 0.25
 """Share of the remaining time after which they are applied anyway, where pricing takes long."""
 
+_SHARE_OF_ESTIMATES = 0.4
+"""Share of the remaining time after which no more estimates are made before the first rewrite is priced."""
+
 
 class Descent:
     """Applies what pays, at all places at once."""
@@ -44,9 +47,7 @@ class _Run(GreedyRun):
     def _lower(self, state: State) -> State:
         """The graph after all paying rewrites; the same where none pays."""
         state.find(self._rules, self._statistics.may_go_on)
-        for opportunity in state.found:
-            if self._statistics.may_go_on():
-                self._promises.of(state, opportunity)
+        self._estimate(state)
         least = _NOTICEABLE * state.cost.total
         promising = [o for o in state.found if o.promise is not None and o.promise > least]
         untried = iter([o for o in _in_turn(promising) if o.gain is None])
@@ -60,6 +61,17 @@ class _Run(GreedyRun):
             lower = self._applied(state, sorted(paying, key=lambda o: -(o.gain or 0.0)))
             if lower is not state or not tried:
                 return lower
+
+    def _estimate(self, state: State) -> None:
+        """Makes the estimates, of rewrites of expensive kernels first; of a large graph, as many as a
+        share of the remaining time allows."""
+        part = self._statistics.part(None, _SHARE_OF_ESTIMATES)
+        for opportunity in sorted(
+            state.found, key=lambda o: -state.cost.price_of((o.match.outputs[0].node,))
+        ):
+            if not part.may_go_on():
+                break
+            self._promises.of(state, opportunity)
 
     def _try_some(self, state: State, untried: Iterator[Opportunity]) -> int:
         """Prices a batch of rewrites, or as many as a share of the remaining time allows; their number."""
