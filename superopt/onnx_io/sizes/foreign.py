@@ -147,6 +147,28 @@ def _per_row(node: onnx.NodeProto, operands: Operands, *columns: int | None) -> 
     return found
 
 
+def _labels(node: onnx.NodeProto, operands: Operands) -> Sequence[TypeProto | None]:
+    """A label for each element; in version 1 of the operator, texts for integers and integers for texts."""
+    first = _operand(operands, 0)
+    given = {attribute.name: attribute for attribute in node.attribute}
+    if "values_tensor" in given:
+        element: int | None = given["values_tensor"].t.data_type
+    elif "classes_strings" in given:
+        is_text = first is not None and first.tensor_type.elem_type == TensorProto.STRING
+        element = TensorProto.INT64 if is_text else TensorProto.STRING
+    else:
+        element = next((made for name, made in _LABELS.items() if name in given), None)
+    return [None if first is None or element is None else _tensor(element, _dims(first))]
+
+
+_LABELS = {
+    "values_floats": TensorProto.FLOAT,
+    "values_int64s": TensorProto.INT64,
+    "values_strings": TensorProto.STRING,
+}
+"""Element types by the attribute of LabelEncoder that has the labels."""
+
+
 def _regressor(attribute: str) -> Rule:
     return lambda node, operands: _per_row(node, operands, _integer(node, attribute, 1))
 
@@ -191,6 +213,7 @@ _SAME = _like(0)
 
 RULES: Mapping[tuple[str, str], Rule] = {
     (ML, "Imputer"): _SAME,
+    (ML, "LabelEncoder"): _labels,
     (ML, "LinearRegressor"): _regressor("targets"),
     (ML, "Normalizer"): _like(0, element=TensorProto.FLOAT),
     (ML, "Scaler"): _like(0, element=TensorProto.FLOAT),

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from superopt.ir import TensorType
 from superopt.onnx_io import lift, load_model
 from superopt.onnx_io.readers import readers_by_tensor
-from superopt.onnx_io.sizes.foreign import RULES
+from superopt.onnx_io.sizes.foreign import RULES, foreign_types
 from superopt.onnx_io.sizes.inference import infer_types, without_weights
 from superopt.ops import Opaque
 from tests.onnx_io.kit import DTYPES, feeds, model, node, run, tensor, value, weight
@@ -41,6 +41,9 @@ Case = tuple[onnx.NodeProto, Sequence[int | str], Sequence[onnx.TensorProto], in
 
 CASES: dict[tuple[str, str], Case] = {
     (ML, "Imputer"): (node("Imputer", "x", "y", imputed_value_floats=[1.0]), ["n", 4], [], FLOAT),
+    (ML, "LabelEncoder"): (
+        node("LabelEncoder", "x", "y", keys_floats=[0.0, 1.0], values_floats=[2.0, 3.0]), ["n", 4], [], FLOAT,
+    ),
     (ML, "LinearRegressor"): (
         node("LinearRegressor", "x", "y", targets=2, coefficients=[1.0] * 8, intercepts=[0.0, 1.0]),
         ["n", 4], [], FLOAT,
@@ -125,6 +128,26 @@ def test_the_type_is_that_of_the_outcome(key: tuple[str, str]) -> None:
         sizes = zip(type_.shape, result.shape, strict=True)
         assert all(size == got for size, got in sizes if isinstance(size, int))
         assert str(type_.shape[0]) == "n"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "given", "made"),
+    [
+        ({"keys_strings": ["a"], "values_int64s": [1]}, "STRING", "INT64"),
+        ({"keys_int64s": [1], "values_strings": ["a"]}, "INT64", "STRING"),
+        ({"keys_int64s": [1], "values_tensor": tensor("t", [0.5])}, "INT64", "FLOAT"),
+        ({"classes_strings": ["a", "b"]}, "STRING", "INT64"),
+        ({"classes_strings": ["a", "b"]}, "INT64", "STRING"),
+        ({"keys_int64s": [1]}, "INT64", None),
+    ],
+)
+def test_labels_have_the_type_of_their_list(
+    attributes: dict[str, object], given: str, made: str | None
+) -> None:
+    encoder = helper.make_node("LabelEncoder", ["x"], ["y"], domain=ML, **attributes)
+    found = foreign_types(encoder, {"x": value("x", ["n", 4], TensorProto.DataType.Value(given)).type})
+    expected = {} if made is None else {"y": TensorProto.DataType.Value(made)}
+    assert {name: type_.tensor_type.elem_type for name, type_ in found.items()} == expected
 
 
 def test_what_stands_behind_such_operators_is_understood() -> None:
