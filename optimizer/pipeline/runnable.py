@@ -11,13 +11,14 @@ from superopt.onnx_io import LiftedModel, LoweredModel, lower, stored_bytes
 from superopt.optimizer.cost.runtime.session import LoadedModel, ModelFile, RuntimeRefusedError
 
 
-def loads(model: ModelFile) -> bool:
-    """Whether the runtime loads a model; used by ``load_model`` where the ONNX checker rejects it."""
+def why_refused(model: ModelFile) -> str:
+    """The reason why the runtime does not load a model, empty if it does; used by ``load_model`` where the
+    ONNX checker rejects it."""
     try:
         LoadedModel(model, threads=1)
-    except RuntimeRefusedError:
-        return False
-    return True
+    except RuntimeRefusedError as refusal:
+        return str(refusal)
+    return ""
 
 
 def loads_lowered(model: LoweredModel) -> bool:
@@ -25,7 +26,7 @@ def loads_lowered(model: LoweredModel) -> bool:
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         path = Path(directory) / "model.onnx"
         model.save(path)
-        return loads(path)
+        return not why_refused(path)
 
 
 def runnable_original(lifted: LiftedModel, directory: Path) -> ModelFile:

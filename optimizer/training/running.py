@@ -15,7 +15,7 @@ from superopt.onnx_io import LoweredModel, ModelSource, SourceModel, load_model
 from superopt.onnx_io.changes.replacing import with_tensors
 from superopt.optimizer.cost.runtime.devices import physical_cores
 from superopt.optimizer.cost.runtime.session import Array
-from superopt.optimizer.pipeline.runnable import loads
+from superopt.optimizer.pipeline.runnable import why_refused
 from superopt.optimizer.training.description import (
     ConstantRate,
     RateInput,
@@ -87,7 +87,7 @@ class Step:
 
     def __init__(self, model: ModelSource, *, threads: int | None = None) -> None:
         require_threads(threads)
-        source = load_model(model, loads)
+        source = load_model(model, why_refused)
         self.name = source.name
         self.sha256 = source.sha256
         self.description = read_description(source.proto, self.name)
@@ -176,7 +176,7 @@ class Step:
 
         Raises InvalidModelError if it lacks one, or has one of another type or shape.
         """
-        return with_tensors(load_model(model, loads), self._copies(*TRAINED))
+        return with_tensors(load_model(model, why_refused), self._copies(*TRAINED))
 
     def save_into(self, model: ModelSource, path: str | Path) -> None:
         """Writes an inference model with the present parameters and statistics (``trained``), atomically."""

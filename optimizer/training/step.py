@@ -25,7 +25,7 @@ from superopt.ops.elementwise.arithmetic import Add, Multiply
 from superopt.ops.filled import Full
 from superopt.ops.gradients.transposes import SumTo
 from superopt.optimizer.parallel.topology import DeviceKind
-from superopt.optimizer.pipeline.runnable import loads, loads_lowered
+from superopt.optimizer.pipeline.runnable import loads_lowered, why_refused
 from superopt.optimizer.training.advice import advice
 from superopt.optimizer.training.builder import StepBuilder
 from superopt.optimizer.training.description import (
@@ -103,7 +103,7 @@ def build_step(
     Raises InvalidModelError and InvalidOptionError for a model or settings that do not fit, and
     UnsupportedError, which names the node, where a gradient does not exist.
     """
-    step = _Step(load_model(model, loads), settings, tuple(adjoints), device)
+    step = _Step(load_model(model, why_refused), settings, tuple(adjoints), device)
     try:
         return step.build()
     except UnsupportedError as error:

@@ -11,7 +11,7 @@ from superopt.errors import InvalidFileError, InvalidModelError
 from superopt.onnx_io import SourceModel, load_model
 from superopt.onnx_io.protos import subgraphs
 from superopt.optimizer.parallel.documents.cluster import parse_cluster
-from superopt.optimizer.pipeline.runnable import loads
+from superopt.optimizer.pipeline.runnable import why_refused
 from superopt.server.problem_types import InvalidClusterError, ModelTooLargeError
 from superopt.server.worker.dimension_names import wrong_dimensions
 
@@ -58,7 +58,7 @@ def _check_cluster(path: Path) -> None:
 
 def _model(path: Path, name: str) -> SourceModel:
     try:
-        return load_model(path, loads)
+        return load_model(path, why_refused)
     except InvalidModelError as error:
         raise InvalidModelError(str(error).replace(str(path), name)) from None
 

@@ -47,7 +47,7 @@ from superopt.optimizer.pipeline.bisection import Suspect
 from superopt.optimizer.pipeline.judge import Judge
 from superopt.optimizer.pipeline.prepare import Request, prepare
 from superopt.optimizer.pipeline.reporting.inventory import Inventory, inventory_of
-from superopt.optimizer.pipeline.runnable import loads, runnable_original, weight_bytes
+from superopt.optimizer.pipeline.runnable import runnable_original, weight_bytes, why_refused
 from superopt.optimizer.pipeline.selection import is_safe_with_infinities
 from superopt.options import DEFAULTS, require_python
 from superopt.rewriting import Substitution, find_matches, substitutions_of
@@ -163,7 +163,7 @@ def optimize_with(
     if options.inputs is not None:
         require_archive(options.inputs)
     searching = leaving_time(without_conversions(options))
-    source = load_model(model, loads, called)
+    source = load_model(model, why_refused, called)
     know({"nodes": len(source.proto.graph.node)})
     source = as_requested(source, options)
     source = replace(source, apart=names_apart(source, options.dims, options.inputs))
@@ -251,7 +251,7 @@ def check(
     """
     require_python({"samples": samples, "seed": seed, "tolerance": tolerance, "dims": dims})
     with archive_of(inputs) as path:
-        source, other = (load_model(model_of(model), loads) for model in (first, second))
+        source, other = (load_model(model_of(model), why_refused) for model in (first, second))
         return compared_sources(
             source, other, samples=samples, seed=seed, tolerance=tolerance, inputs=path, dims=dims
         )
@@ -260,7 +260,7 @@ def check(
 def inspect(model: ModelSource, *, database: str | None = None) -> Inspection:
     """Describes a model: operators, shapes, symbolic dimensions, nodes that stay as they are with reasons,
     and the proved rules that match. Raises InvalidModelError."""
-    source = expanded(load_model(model, loads), ())
+    source = expanded(load_model(model, why_refused), ())
     lifted = lift(source)
     with open_or_temporary(database) as opened:
         published = opened.library.read(current_from_cache())

@@ -25,7 +25,7 @@ from superopt.onnx_io.files.external import LIMIT
 from superopt.optimizer import CancelToken, Progress, Report
 from superopt.optimizer.parallel.topology import Cluster
 from superopt.optimizer.pipeline.reporting.report import BYTE_FOR_BYTE, EquivalenceSummary, section_of
-from superopt.optimizer.pipeline.runnable import loads
+from superopt.optimizer.pipeline.runnable import why_refused
 from superopt.options import Options
 from superopt.processes.child import JsonObject
 from superopt.processes.child_main import finishing
@@ -201,7 +201,7 @@ def optimize(arguments: JsonObject, progress: Tell) -> JsonObject:
 def copy(arguments: JsonObject, progress: Tell) -> JsonObject:
     """Copies a model unchanged, with external data beside it."""
     del progress
-    source = load_model(Path(str(arguments["model"])), loads, str(arguments.get("called", "")))
+    source = load_model(Path(str(arguments["model"])), why_refused, str(arguments.get("called", "")))
     LoweredModel.of_source(source, {}).save(str(arguments["output"]))
     return {}
 

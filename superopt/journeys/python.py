@@ -30,7 +30,7 @@ from superopt.optimizer.pipeline.reporting.report import (
     SearchSummary,
     section_of,
 )
-from superopt.optimizer.pipeline.runnable import loads
+from superopt.optimizer.pipeline.runnable import why_refused
 from superopt.options import DEFAULTS, Options
 from superopt.substitution_db.rules.versions import PublishedRules
 
@@ -231,7 +231,7 @@ def _result(job: Job, progress: ProgressCallback | None, directory: _Directory) 
     """Runs the job. The directory is kept while the model refers to files in it."""
     outcome = run_job(job, lambda state: None if progress is None else progress(_progress(state)))
     written = directory.path / "optimized.onnx"
-    lowered = LoweredModel.of_source(load_model(written, loads), {})
+    lowered = LoweredModel.of_source(load_model(written, why_refused), {})
     if lowered.source.has_external_data:
         directory.keep_for(lowered.source)
     if outcome.answer is None:
@@ -249,7 +249,7 @@ def _as_file(model: ModelSource, directory: Path) -> Path:
     if isinstance(model, bytes):
         path.write_bytes(model)
     else:
-        LoweredModel.of_source(load_model(model, loads), {}).save(path)
+        LoweredModel.of_source(load_model(model, why_refused), {}).save(path)
     return path
 
 

@@ -32,7 +32,7 @@ from superopt.optimizer.parallel.simulator import ParallelObjective, Simulation,
 from superopt.optimizer.parallel.topology import Cluster
 from superopt.optimizer.pipeline.bisection import Suspect, exceeds_rounding, find_suspect, jumps
 from superopt.optimizer.pipeline.reporting.report import section_of
-from superopt.optimizer.pipeline.runnable import loads
+from superopt.optimizer.pipeline.runnable import why_refused
 from superopt.optimizer.pipeline.selection import kept_nodes
 from superopt.optimizer.pipeline.write import for_devices
 from superopt.optimizer.search import retraced
@@ -181,11 +181,11 @@ def _compared(
     inputs: Path | None = None,
 ) -> Equivalence:
     """Whether a model made from another is equal to it, or to the part of it that was cut out."""
-    source = lowered.source.as_given if lowered.source.is_part else load_model(model, loads)
+    source = lowered.source.as_given if lowered.source.is_part else load_model(model, why_refused)
     with tempfile.TemporaryDirectory(prefix="superopt-") as directory:
         path = Path(directory) / "model.onnx"
         lowered.save(path)
-        other = load_model(path, loads)
+        other = load_model(path, why_refused)
         return compared_sources(source, other, dims=sizes, seed=seed, tolerance=tolerance, inputs=inputs)
 
 
@@ -237,7 +237,7 @@ def _start(
     model: ModelSource, report: Mapping[str, object], database: str | None
 ) -> tuple[LiftedModel, Graph, Sequence[Substitution]]:
     """The model, the graph that the recorded trace begins with, and the rules that may be applied."""
-    source = load_model(model, loads)
+    source = load_model(model, why_refused)
     own, recorded = source.sha256, section_of(report, "model").get("sha256")
     if recorded != own:
         raise InvalidFileError(

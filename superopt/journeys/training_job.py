@@ -13,7 +13,7 @@ from superopt.errors import InvalidFileError, InvalidOptionError
 from superopt.journeys.training import train_graph
 from superopt.onnx_io import SourceModel, load_model
 from superopt.optimizer.pipeline.reporting.report import section_of
-from superopt.optimizer.pipeline.runnable import loads
+from superopt.optimizer.pipeline.runnable import why_refused
 from superopt.optimizer.training.metadata import is_step
 from superopt.optimizer.training.precision.stored import with_precision
 from superopt.options import TRAINING, Options
@@ -35,7 +35,7 @@ def built_step(model: Path, options: Options, directory: Path, called: str = "")
     """The training step of a model, in a file of the directory; a model that is a step is taken as it is, or
     with another precision of its nodes. Raises InvalidModelError for a model that cannot be trained, and
     InvalidOptionError. Messages name what a temporary file is ``called``."""
-    source = load_model(model, loads, called)
+    source = load_model(model, why_refused, called)
     if is_step(source.proto):
         if options.training and PRECISION_OPTIONS.keys() >= options.training.keys():
             return _with_precision(model, source, options, directory)

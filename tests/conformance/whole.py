@@ -10,7 +10,7 @@ from superopt.errors import InvalidModelError
 from superopt.onnx_io import lift, load_model, lower
 from superopt.optimizer import Measured, Options, optimize
 from superopt.optimizer.cost import CostStore
-from superopt.optimizer.pipeline.runnable import loads
+from superopt.optimizer.pipeline.runnable import why_refused
 from superopt.rewriting import Substitution
 
 
@@ -27,7 +27,7 @@ class Whole:
 
     def __call__(self, content: bytes) -> bytes:
         try:
-            lifted = lift(load_model(content, loads))
+            lifted = lift(load_model(content, why_refused))
         except InvalidModelError:
             self.refused += 1
             raise

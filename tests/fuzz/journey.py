@@ -20,7 +20,7 @@ from superopt.optimizer.check import Reference, Sampling, check_equivalence, pla
 from superopt.optimizer.check.equivalence import Sample
 from superopt.optimizer.cost import CostStore, GraphCost, MemoryCostStore, Sizes
 from superopt.optimizer.cost.runtime.session import LoadedModel, RuntimeRefusedError
-from superopt.optimizer.pipeline.runnable import loads
+from superopt.optimizer.pipeline.runnable import why_refused
 from superopt.optimizer.search import Backtracking, RuleSet, SearchLimits, Watch
 from superopt.rewriting import Substitution
 from superopt.substitution_db import open_database
@@ -42,7 +42,7 @@ class Finding:
 
 def rewritten_at_whim(content: bytes, rules: Sequence[Substitution], seed: int) -> Finding:
     """Searches under random prices, writes the best graph, and runs it beside the original."""
-    lifted = lift(load_model(content, loads))
+    lifted = lift(load_model(content, why_refused))
     start = GraphCost.of(lifted.graph, Whim(seed), Sizes(lifted.graph, {}))
     limits = SearchLimits(deadline=float("inf"), alpha=1.2, max_candidates=150, seed=seed)
     found = Backtracking().run(start, RuleSet(rules), Watch(limits))
@@ -63,7 +63,7 @@ def optimised(
     content: bytes, rules: Sequence[Substitution], costs: CostStore, seed: int, budget: float
 ) -> Finding:
     """The whole main job with a small budget; also wrong: slower by its report, or an internal error."""
-    lifted = lift(load_model(content, loads))
+    lifted = lift(load_model(content, why_refused))
     options = Options(budget=budget, threads=1, seed=seed, max_candidates=300)
     result = optimize(lifted, rules, options, Measured(costs))
     report = result.report

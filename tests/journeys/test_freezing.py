@@ -221,5 +221,5 @@ def test_ranks_and_named_sizes_stay_declared_behind_a_node_that_nobody_knows() -
         domains={"somewhere": 1},
     )
     made.graph.value_info.append(value("h", ["n", "unk__1", 8]))
-    lifted = lift(freeze(load_model(made, accepts=lambda _: True), {"n": 2, "t": 3}))
+    lifted = lift(freeze(load_model(made, why_refused=lambda _: ""), {"n": 2, "t": 3}))
     assert [operator for _, operator, _ in lifted.opaque] == ["Unheard"]

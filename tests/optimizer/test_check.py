@@ -28,7 +28,7 @@ from superopt.optimizer.check import (
 from superopt.optimizer.check.roles import Integers, Mask
 from superopt.optimizer.cost.runtime.ports import Port, misdeclared
 from superopt.optimizer.cost.runtime.session import LoadedModel
-from superopt.optimizer.pipeline.runnable import loads
+from superopt.optimizer.pipeline.runnable import why_refused
 from tests.onnx_io.kit import graph, node, tensor, value, weight
 from tests.onnx_io.kit import model as small
 from tests.optimizer.graphs import Builder
@@ -221,7 +221,7 @@ def relu(*shape: int | str) -> onnx.ModelProto:
 def test_dimensions_of_inputs_and_those_that_depend_on_contents_have_sizes(
     model: onnx.ModelProto, name: str
 ) -> None:
-    check_dims({name: 8}, lift(load_model(model, loads)))
+    check_dims({name: 8}, lift(load_model(model, why_refused)))
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_dimensions_of_inputs_and_those_that_depend_on_contents_have_sizes(
 )
 def test_other_dimensions_have_none(model: onnx.ModelProto, dims: dict[str, int], message: str) -> None:
     with pytest.raises(InvalidOptionError) as caught:
-        check_dims(dims, lift(load_model(model, loads)))
+        check_dims(dims, lift(load_model(model, why_refused)))
     assert str(caught.value) == message
 
 

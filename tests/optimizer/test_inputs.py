@@ -28,7 +28,7 @@ from superopt.optimizer.check.roles import (
     Uniform,
 )
 from superopt.optimizer.cost.runtime.session import LoadedModel
-from superopt.optimizer.pipeline.runnable import loads
+from superopt.optimizer.pipeline.runnable import why_refused
 from tests.onnx_io.kit import graph, model, node, tensor, value, weight
 
 FLOAT, INT64, INT32, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL
@@ -370,7 +370,7 @@ def test_an_input_without_a_shape_is_drawn() -> None:
     made = model(
         [node("Conv", "x w", "y")], [value("x", None)], [value("y", None)], [weight("w", 4, 3, 1, 1)]
     )
-    lifted = lift(load_model(made, loads))
+    lifted = lift(load_model(made, why_refused))
     plan = plan_inputs(lifted, declared_ports(lifted), {})
     sizes = next(plan.size_choices())
     assert sizes == {"x.0": 1, "x.1": 3, "x.2": 224, "x.3": 224}

@@ -15,7 +15,7 @@ from superopt.onnx_io import lift, load_model
 from superopt.ops.matrix import Matmul
 from superopt.optimizer import Measured, Options, optimize
 from superopt.optimizer.cost import GraphCost, Latency, MemoryCostStore, Origin, Sizes
-from superopt.optimizer.pipeline.runnable import loads
+from superopt.optimizer.pipeline.runnable import why_refused
 from tests.onnx_io.kit import model as small
 from tests.onnx_io.kit import node, tensor, value, weight
 from tests.onnx_io.tolerated import TOLERATED
@@ -120,7 +120,7 @@ def test_there_is_no_search_where_the_original_does_not_run(
         [weight("w", rows, 3)],
         opset=opset,
     )
-    report = run(lift(load_model(proto, lambda _: True)), costs).report
+    report = run(lift(load_model(proto, lambda _: "")), costs).report
     assert (report.returned, report.search.stopped_by) == ("original", "not_run")
     assert report.why.startswith("the original does not run: ")
 
@@ -197,6 +197,6 @@ def test_what_an_unknown_node_reads_is_priced_at_known_sizes(costs: MemoryCostSt
 @pytest.mark.parametrize("name", TOLERATED)
 def test_what_the_checker_rejects_is_optimised_where_it_runs(name: str, costs: MemoryCostStore) -> None:
     make, warning = TOLERATED[name]
-    report = run(lift(load_model(make(), loads)), costs, budget=2.0).report
+    report = run(lift(load_model(make(), why_refused)), costs, budget=2.0).report
     assert report.equivalence.passed
     assert report.model.warnings[0].startswith(warning)

@@ -35,7 +35,7 @@ from superopt.optimizer.pipeline.reporting.report import (
     Report,
     section_of,
 )
-from superopt.optimizer.pipeline.runnable import loads, runnable_original
+from superopt.optimizer.pipeline.runnable import runnable_original, why_refused
 from superopt.options import Options
 
 _LOG = logging.getLogger(__name__)
@@ -287,7 +287,7 @@ def _bytes(model: LoweredModel) -> bytes:
 
 
 def _lowered(candidate: Candidate, model: LoweredModel) -> LoweredModel:
-    source = replace(load_model(candidate.content, loads), name=model.source.name)
+    source = replace(load_model(candidate.content, why_refused), name=model.source.name)
     return replace(LoweredModel.of_source(source, {}), inline_limit=model.inline_limit)
 
 

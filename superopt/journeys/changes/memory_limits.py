@@ -46,7 +46,7 @@ from superopt.optimizer.pipeline.reporting.report import (
     Report,
     section_of,
 )
-from superopt.optimizer.pipeline.runnable import loads, runnable, runnable_original
+from superopt.optimizer.pipeline.runnable import runnable, runnable_original, why_refused
 from superopt.optimizer.training.metadata import is_step
 from superopt.options import Options
 
@@ -180,14 +180,14 @@ class _Trial:
         proto = model.to_proto()
         sizes = sizes_at(proto, self.feeds)
         times = node_times(model, self.feeds, self.threads)
-        return node_program(load_model(proto, loads), sizes, times)
+        return node_program(load_model(proto, why_refused), sizes, times)
 
     def _resident(self, model: LoweredModel) -> int | None:
         """Peak resident bytes of a run in a process of its own; None where that cannot be measured."""
         path = self.directory / "measured.onnx"
         model.save(path)
         try:
-            resident = measured(load_model(path, loads), self.feeds, self.threads)
+            resident = measured(load_model(path, why_refused), self.feeds, self.threads)
         except SuperoptError:
             return None
         return None if resident is None else resident.bytes

@@ -25,7 +25,7 @@ from superopt.optimizer.cost import (
     profile_of,
     read_profile,
 )
-from superopt.optimizer.pipeline.runnable import loads
+from superopt.optimizer.pipeline.runnable import why_refused
 from superopt.optimizer.search import Backtracking, CancelToken, RuleSet, SearchLimits, Watch
 from superopt.rewriting import Substitution
 from superopt.substitution_db.database import Database
@@ -85,7 +85,7 @@ def measure_profile(
     for name in models:
         progress(f"{name}, {len(objective.recorded)} kernels so far")
         content = zoo.build(name).SerializeToString() if name in zoo.names() else Path(name)
-        lifted = lift(load_model(content, loads))
+        lifted = lift(load_model(content, why_refused))
         sizes = Sizes(lifted.graph, guess_sizes(lifted, {}).assignment, Origin(lifted))
         cost = GraphCost.of(lifted.graph, objective, sizes)
         objective.measure_again()

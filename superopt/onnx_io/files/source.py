@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     import onnx_ir
 
 ModelSource: TypeAlias = "str | Path | bytes | onnx.ModelProto | onnx_ir.Model"
-Accepts: TypeAlias = "Callable[[bytes | Path], bool]"
+WhyRefused: TypeAlias = "Callable[[bytes | Path], str]"
+"""The reason why a runtime does not load a model, empty if it does."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,26 +140,26 @@ class SourceModel:
 OLDEST_OPSET = 7
 
 
-def load_model(source: ModelSource, accepts: Accepts | None = None, called: str = "") -> SourceModel:
+def load_model(source: ModelSource, why_refused: WhyRefused | None = None, called: str = "") -> SourceModel:
     """Reads and validates a model. Raises InvalidModelError with one sentence for a file that is missing,
     unreadable, empty or not an ONNX model, for cycles, for external data that is missing, too short, or
-    outside the model's directory, and for a model that the ONNX checker rejects, unless ``accepts`` tells
-    that a runtime loads it. A file that is a temporary copy of what the user gave is ``called`` that in
-    messages."""
+    outside the model's directory, and for a model that the ONNX checker rejects, unless ``why_refused`` gives
+    no reason for which a runtime does not load it. A file that is a temporary copy of what the user gave is
+    ``called`` that in messages."""
     if isinstance(source, onnx.ModelProto):
         copy = onnx.ModelProto()
         copy.CopyFrom(source)
-        return _checked(copy, None, Path(), "the model", accepts, in_file=None)
+        return _checked(copy, None, Path(), "the model", why_refused, in_file=None)
     if isinstance(source, bytes):
-        return _checked(_parsed(source, "the model"), source, Path(), "the model", accepts, in_file=None)
+        return _checked(_parsed(source, "the model"), source, Path(), "the model", why_refused, in_file=None)
     if not isinstance(source, str | PathLike):
-        return _from_onnx_ir(source, accepts)
+        return _from_onnx_ir(source, why_refused)
     path = Path(source)
     content, name, base = _read(path), called or str(path), path.absolute().parent
     proto = _parsed(content, name)
     if called:
         _require_beside(proto, base, name)
-    return _checked(proto, content, base, name, accepts, in_file=path)
+    return _checked(proto, content, base, name, why_refused, in_file=path)
 
 
 def external_locations(path: Path) -> tuple[str, ...]:
@@ -220,7 +221,7 @@ def _checked(
     given: bytes | None,
     base: Path,
     name: str,
-    accepts: Accepts | None,
+    why_refused: WhyRefused | None,
     *,
     in_file: Path | None,
 ) -> SourceModel:
@@ -238,17 +239,18 @@ def _checked(
     complaint = _complaint(proto, name, in_file)
     if complaint is None:
         return model
-    runs = accepts is not None and accepts(in_file or given or proto.SerializeToString())
-    return _tolerated(model, complaint, in_file, runs=runs)
+    reason = why_refused and why_refused(in_file or given or proto.SerializeToString())
+    return _tolerated(model, complaint, in_file, reason)
 
 
-def _tolerated(model: SourceModel, complaint: str, in_file: Path | None, *, runs: bool) -> SourceModel:
-    """A repaired copy of a model that the ONNX checker rejects. One that does not run either, perhaps for
-    operators that the runtime does not know, is taken only if the checker misses no more than shapes. Raises
-    InvalidModelError."""
+def _tolerated(model: SourceModel, complaint: str, in_file: Path | None, reason: str | None) -> SourceModel:
+    """A repaired copy of a model that the ONNX checker rejects. One that does not run either, for the
+    ``reason`` if that is known, perhaps for operators that the runtime does not know, is taken only if the
+    checker misses no more than shapes. Raises InvalidModelError."""
     proto, repairs = repaired(model.proto)
-    if not runs and _complaint(with_shapes(model.proto), model.name, in_file) is not None:
-        raise InvalidModelError(f"{model.name} is not a valid ONNX model: {complaint}")
+    if reason != "" and _complaint(with_shapes(model.proto), model.name, in_file) is not None:
+        why = f"{complaint.removesuffix('.')}; {reason}" if reason else complaint
+        raise InvalidModelError(f"{model.name} is not a valid ONNX model: {why}")
     warnings = repairs or (f"the ONNX checker rejects it: {complaint}",)
     if proto is model.proto:
         return replace(model, warnings=warnings)
@@ -296,7 +298,7 @@ def _refuse_cycles(graph: onnx.GraphProto, name: str) -> None:
         ) from None
 
 
-def _from_onnx_ir(model: onnx_ir.Model, accepts: Accepts | None) -> SourceModel:
+def _from_onnx_ir(model: onnx_ir.Model, why_refused: WhyRefused | None) -> SourceModel:
     """External weights, and large ones of a model over 2 GB, stay in the onnx-ir model; the proto gets stubs
     for them."""
     kind = type(model)
@@ -320,5 +322,5 @@ def _from_onnx_ir(model: onnx_ir.Model, accepts: Accepts | None) -> SourceModel:
     complaint = _complaint(proto, name, None)
     if complaint is None:
         return source
-    runs = accepts is not None and not outside and accepts(proto.SerializeToString())
-    return _tolerated(source, complaint, None, runs=runs)
+    reason = None if outside else why_refused and why_refused(proto.SerializeToString())
+    return _tolerated(source, complaint, None, reason)

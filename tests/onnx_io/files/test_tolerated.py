@@ -12,21 +12,16 @@ from superopt.errors import InvalidModelError
 from superopt.ir import Plan
 from superopt.onnx_io import LiftedModel, ModelSource, lift, load_model, lower
 from superopt.ops import Opaque
+from superopt.optimizer.pipeline.runnable import why_refused
 from tests.onnx_io import forcing
-from tests.onnx_io.kit import assert_same_results, session
+from tests.onnx_io.kit import assert_same_results
 from tests.onnx_io.tolerated import CHECKER, TOLERATED, nodes_in_any_order, output_without_shape, plain
 
 every_tolerated_model = pytest.mark.parametrize("name", TOLERATED)
 
 
-def loads(given: bytes | Path) -> bool:
-    """ONNX Runtime's verdict."""
-    session(given if isinstance(given, bytes) else given.read_bytes())
-    return True
-
-
 def lifted(source: ModelSource) -> LiftedModel:
-    return lift(load_model(source, loads))
+    return lift(load_model(source, why_refused))
 
 
 @every_tolerated_model
@@ -52,11 +47,11 @@ def test_an_operator_that_the_runtime_does_not_know_may_have_an_output_without_s
     model = output_without_shape()
     model.opset_import.add(domain="com.acme", version=1)
     model.graph.node[-1].domain = "com.acme"
-    given = load_model(model.SerializeToString(), lambda _: False)
+    given = load_model(model.SerializeToString(), lambda _: "an unknown operator")
     assert given.warnings[0].startswith(CHECKER)
     model.graph.output[0].name = "nothing"
     with pytest.raises(InvalidModelError, match="is not a valid ONNX model"):
-        load_model(model.SerializeToString(), lambda _: False)
+        load_model(model.SerializeToString(), lambda _: "an unknown operator")
 
 
 @every_tolerated_model
@@ -82,7 +77,7 @@ def test_all_kinds_of_sources_are_judged_by_the_runtime(tmp_path: Path) -> None:
     path.write_bytes(output_without_shape().SerializeToString())
     sources = (path, path.read_bytes(), output_without_shape(), onnx_ir.from_proto(output_without_shape()))
     assert {
-        source.warnings[0][: len(CHECKER)] for source in (load_model(given, loads) for given in sources)
+        source.warnings[0][: len(CHECKER)] for source in (load_model(given, why_refused) for given in sources)
     } == {CHECKER}
 
 
@@ -90,7 +85,18 @@ def test_what_does_not_load_is_refused_in_the_words_of_the_checker() -> None:
     broken = plain()
     broken.graph.node[1].input[1] = "nowhere"
     with pytest.raises(InvalidModelError, match="is not a valid ONNX model: Nodes in a graph must be"):
-        load_model(broken, lambda _: False)
+        load_model(broken)
+
+
+def test_the_reason_of_the_runtime_is_given_where_the_checker_alone_would_be_tolerated() -> None:
+    """Nodes out of order are, and an output of a wrong type is not."""
+    broken = plain()
+    broken.graph.node.reverse()
+    broken.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT64
+    with pytest.raises(
+        InvalidModelError, match=r"in a graph must be .*; ONNX Runtime refuses the model: .*[Tt]ype"
+    ):
+        load_model(broken, why_refused)
 
 
 def test_a_large_weight_of_a_model_in_any_order_is_stored_once() -> None:
