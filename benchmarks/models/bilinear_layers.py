@@ -13,7 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A convolution with bias and Relu over one image or sequence, with half of its taps as padding."""
+    """A convolution with bias and Relu over one image, sequence or volume, with half of its taps as
+    padding."""
 
     name: str
     channels: int
@@ -39,6 +40,9 @@ LAYERS = (
     Layer("11 taps, 128 to 128, length 4000", 128, 128, (4000,), (11,)),
     Layer("128 taps, 768 in 16 groups, length 499", 768, 768, (499,), (128,), 16),
     Layer("9x9, 64 to 64, 56 x 56", 64, 64, (56, 56), (9, 9)),
+    Layer("3x3x3, 64 to 64, 16 x 32 x 32", 64, 64, (16, 32, 32), (3, 3, 3)),
+    Layer("3x3x3, 128 to 128, 8 x 28 x 28", 128, 128, (8, 28, 28), (3, 3, 3)),
+    Layer("3x3x3, 256 to 256, 8 x 16 x 16", 256, 256, (8, 16, 16), (3, 3, 3)),
 )
 
 

@@ -74,6 +74,20 @@ def test_a_long_filter_is_computed_in_parts(tmp_path: Path, dilation: int) -> No
         assert np.abs(expected - got).max() < 5e-5 * np.abs(expected).max()
 
 
+def test_a_volume_is_convolved_by_slices_with_fewer_multiplications(tmp_path: Path) -> None:
+    path = tmp_path / "volume.onnx"
+    write_layers([Layer("", 128, 128, (8, 24, 24), (3, 3, 3))], path)
+    result = superopt.optimize(path, threads=1, budget=60, max_candidates=300)
+    assert len([step for step in result.report.trace if "bilinear_conv" in step.equation]) == 1
+    volume = np.random.default_rng(1).standard_normal((1, 128, 8, 24, 24)).astype(np.float32)
+    expected, got = (
+        np.asarray(onnxruntime.InferenceSession(model).run(None, {"x": volume})[0])
+        for model in (path.read_bytes(), result.model.SerializeToString())
+    )
+    assert expected.shape == got.shape
+    assert 0 < np.abs(expected - got).max() < 2e-5 * np.abs(expected).max()
+
+
 def test_exact_rounding_leaves_these_algorithms_out(layer: Path) -> None:
     result = superopt.optimize(layer, threads=1, budget=60, max_candidates=300, exact_rounding=True)
     assert "bilinear_conv" not in str(result.report.to_json()["trace"])

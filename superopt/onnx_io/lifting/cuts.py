@@ -71,7 +71,7 @@ def _slice(site: Site) -> tuple[Value, ...]:
     ]
     if own.rank == 4 and own.element in (ElementType.FLOAT, ElementType.DOUBLE) and pooled:
         for part in pooled:
-            result = _between(site, result, part.axis, part.start, part.stop, part.size)
+            result = between(site, result, part.axis, part.start, part.stop, part.size)
         steps = {part.axis: part.step for part in pooled}
         result = site.add(MaxPool((1, 1), (steps.get(2, 1), steps.get(3, 1))), result)
         ranges = tuple(part for part in ranges if part not in pooled)
@@ -85,7 +85,7 @@ def _part(site: Site, data: Value, part: Range) -> Value:
         return data
     points = _common_points(site, part)
     if any(part.start < point < part.stop for point in points):
-        return _between(site, data, part.axis, part.start, part.stop, part.size)
+        return between(site, data, part.axis, part.start, part.stop, part.size)
     edges = [0, *points, part.size]
     sizes = tuple(after - before for before, after in itertools.pairwise(edges))
     return _piece(site, data, part.axis, sizes, edges.index(part.start))
@@ -102,11 +102,11 @@ def _every(site: Site, data: Value, part: Range) -> Value:
     shape = site.moved_type(data).shape
     outer, inner = shape[: part.axis], shape[part.axis + 1 :]
     apart = site.add(Reshape((*outer, part.count, part.step, *inner)), data)
-    kept = _between(site, apart, part.axis + 1, offset, offset + 1, part.step)
+    kept = between(site, apart, part.axis + 1, offset, offset + 1, part.step)
     return site.add(Reshape((*outer, part.count, *inner)), kept)
 
 
-def _between(site: Site, data: Value, axis: int, start: int, stop: int, size: int) -> Value:
+def between(site: Site, data: Value, axis: int, start: int, stop: int, size: int) -> Value:
     """The positions from ``start`` to ``stop`` of an axis of that size, cut from the others."""
     sizes = tuple(part for part in (start, stop - start, size - stop) if part)
     return _piece(site, data, axis, sizes, min(start, 1))
@@ -287,13 +287,12 @@ def _pad(site: Site) -> tuple[Value, ...]:
             if not isinstance(size, int):
                 raise NotLiftedError(f"whether {size} is larger than its margins is only known at run time")
             result = _part(site, result, Range(axis, max(0, -before), size - max(0, -after), 1, size))
-        result = _surrounded(site, result, axis, (max(0, before), max(0, after)), number)
+        result = surrounded(site, result, axis, (max(0, before), max(0, after)), number)
     return (result if site.made else site.add(Identity(), result),)
 
 
-def _surrounded(
-    site: Site, data: Value, axis: int, margins: tuple[int, int], number: Fraction | int
-) -> Value:
+def surrounded(site: Site, data: Value, axis: int, margins: tuple[int, int], number: Fraction | int) -> Value:
+    """The tensor with so many equal numbers before and after an axis."""
     shape = site.type_of(data).shape
     sides = [
         [site.add(Full(number, (*shape[:axis], size, *shape[axis + 1 :])))] if size else []

@@ -125,7 +125,14 @@ def _padding(
         if automatic != "VALID" and _may_crop(kernel, stride, dilation):
             raise NotLiftedError(f"auto_pad is {automatic}, and strides are longer than windows")
         return AUTOMATIC_PADDING[automatic]
-    pads = _pads(site, axes)
+    return padding_of(_pads(site, axes), kernel, dilation)
+
+
+def padding_of(
+    pads: tuple[int, int, int, int], kernel: tuple[int, int] | None, dilation: tuple[int, int]
+) -> Padding:
+    """The margins at the top, left, bottom and right; a word where nothing is added, or where they are
+    symmetric and keep the size."""
     if kernel is not None:
         extents = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
         if all(extent % 2 == 0 for extent in extents):
@@ -183,7 +190,8 @@ def _over_axes(site: Site, axes: int, image: Value) -> Value:
     return site.add(Reshape((n, channels, length)), image)
 
 
-def _conv(site: Site) -> tuple[Value, ...]:
+def convolution(site: Site) -> tuple[Value, ...]:
+    """Over an image, or a sequence as an image of one row."""
     axes = _axes_of(site.type(0), "the convolution")
     stride, dilation = _pair(site, "strides", axes), _pair(site, "dilations", axes)
     declared = site.integers("kernel_shape")
@@ -363,7 +371,6 @@ def _average_pool(site: Site) -> tuple[Value, ...]:
 LAYERS: Mapping[str, Lifter] = {
     "AveragePool": _average_pool,
     "BatchNormalization": _batch_normalization,
-    "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "Gemm": _gemm,
     "MatMul": _matmul,

@@ -27,6 +27,7 @@ from superopt.onnx_io.lifting.scatter import SCATTER
 from superopt.onnx_io.lifting.selection import SELECTION
 from superopt.onnx_io.lifting.shape import MOVEMENT
 from superopt.onnx_io.lifting.site import NotLiftedError, Site, known_number
+from superopt.onnx_io.lifting.volumes import CONVOLUTIONS, CONVOLUTIONS_FOR_GRADIENTS
 from superopt.onnx_io.protos import STANDARD_DOMAINS, captured_names, element_type, names_within, subgraphs
 from superopt.onnx_io.sizes.declarations import without_false_types
 from superopt.onnx_io.sizes.inference import infer_types
@@ -140,6 +141,7 @@ def _generic(name: str) -> Lifter:
 
 SPECIAL: Mapping[str, Lifter] = {
     **COMPOSED,
+    **CONVOLUTIONS,
     **CUTS,
     **ELEMENTWISE,
     **FOURIER,
@@ -161,7 +163,7 @@ LIFTERS: Mapping[str, Lifter] = {
 }
 """Lifters by ONNX operator. An operator with a declared ONNX form needs no entry."""
 
-GRADIENT_LIFTERS: Mapping[str, Lifter] = {**LIFTERS, **FOR_GRADIENTS}
+GRADIENT_LIFTERS: Mapping[str, Lifter] = {**LIFTERS, **FOR_GRADIENTS, **CONVOLUTIONS_FOR_GRADIENTS}
 """Lifters where gradients are asked for."""
 
 
