@@ -53,7 +53,7 @@ def test_opaque_nodes_say_why() -> None:
         "automatic padding that crops after one that does not": (
             "auto_pad is SAME_UPPER, and strides are longer than windows"
         ),
-        "convolution over three axes": "the convolution is over 3 axes, not 2",
+        "convolution over three axes": "it convolves a volume of fewer than 64 channels",
         "reshape to a computed shape": "the shape is computed at run time",
         "integers": "int64 operands stay as they are: rules are over the reals",
         "unknown dimensions": "no operator describes it",
