@@ -69,7 +69,7 @@ def with_library(tmp_path_factory: pytest.TempPathFactory) -> WithLibrary:
 
 @pytest.fixture
 def backend() -> str:
-    """Which database a test runs on; rooms and modules that want both override it with ``BACKENDS``."""
+    """Which database a test runs on; modules that want both override it with ``BACKENDS``."""
     return "sqlite"
 
 
