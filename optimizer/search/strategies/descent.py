@@ -66,9 +66,8 @@ class _Run(GreedyRun):
         """Makes the estimates, of rewrites of expensive kernels first; of a large graph, as many as a
         share of the remaining time allows."""
         part = self._statistics.part(None, _SHARE_OF_ESTIMATES)
-        for opportunity in sorted(
-            state.found, key=lambda o: -state.cost.price_of((o.match.outputs[0].node,))
-        ):
+        waiting = [o for o in state.found if o.promise is None and not o.impossible]
+        for opportunity in sorted(waiting, key=lambda o: -state.cost.price_of((o.match.outputs[0].node,))):
             if not part.may_go_on():
                 break
             self._promises.of(state, opportunity)

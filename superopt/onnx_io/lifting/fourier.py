@@ -65,11 +65,11 @@ def _stft(site: Site) -> tuple[Value, ...]:
     if step < 1 or (window is None and not lengths):
         raise NotLiftedError("its sections have no length")
     size = _product_length(own, lengths[0] if lengths else len(np.asarray(window)))
-    shape = np.ones(size) if window is None else np.asarray(window, np.float64)
-    if shape.shape != (size,):
+    factors = np.ones(size) if window is None else np.asarray(window, np.float64)
+    if factors.shape != (size,):
         raise NotLiftedError("its window has another length than its sections")
     basis = _basis(size, size // 2 + 1 if site.integer("onesided", 1) else size)
-    kernel = _interleaved(basis * shape[:, np.newaxis]).T
+    kernel = _interleaved(basis * factors[:, np.newaxis]).T
     samples, signal = own.shape[0], own.shape[1]
     row = reshaped(site, site.value(0), (samples, 1, 1, signal))
     weight = site.array(kernel.reshape(len(kernel), 1, 1, size))

@@ -41,6 +41,9 @@ _MOST_WEIGHTS = 2**20
 """Elements of the matrix of an axis up to which there is one."""
 
 
+_Axis = tuple[Dimension, Dimension, float]
+
+
 def _resize(site: Site) -> tuple[Value, ...]:
     own = site.type(0)
     if site.opset < 11 or own.rank not in (_SEQUENCE, _IMAGE, _VOLUME):
@@ -52,7 +55,8 @@ def _resize(site: Site) -> tuple[Value, ...]:
         raise NotLiftedError("its resizing mode is not supported")
     mode, where = site.text("mode", "nearest"), site.text("coordinate_transformation_mode", "half_pixel")
     nearest = (where, site.text("nearest_mode", "round_prefer_floor"))
-    factors = _whole_factors(site, own)
+    resized = _resized(site, own)
+    factors = _whole_factors(resized)
     if factors is not None:
         if set(factors) == {1} and where in (*_HALF_PIXEL, "asymmetric") and mode != "cubic":
             return (site.add(Identity(), site.value(0)),)
@@ -60,25 +64,29 @@ def _resize(site: Site) -> tuple[Value, ...]:
             return (_repeated(site, own, factors),)
         if mode == "linear" and where in _HALF_PIXEL and own.rank < _VOLUME:
             return (_interpolated(site, own, factors),)
-    return (_multiplied(site, own, mode, where),)
+    return (_multiplied(site, own, resized, mode, where),)
 
 
-def _whole_factors(site: Site, own: TensorType) -> tuple[int, ...] | None:
-    """The factors of the axes behind the channels; None unless they are whole numbers."""
+def _resized(site: Site, own: TensorType) -> list[_Axis]:
+    """The size, the new size and the scale of each axis; 0 for what is not known."""
     if site.has(3):
-        pairs = zip(site.sizes(3, "the size"), own.shape, strict=True)
-        factors = [_factor(new, old) for new, old in pairs]
-    else:
-        factors = [int(scale) if scale.is_integer() else 0 for scale in _scales(site, own)]
-    if factors[:2] != [1, 1] or min(factors) < 1:
-        return None
-    return tuple(factors[2:])
+        pairs = zip(own.shape, site.sizes(3, "the size"), strict=True)
+        return [(old, new, _scale(old, new)) for old, new in pairs]
+    scales = zip(own.shape, _scales(site, own), strict=True)
+    return [(size, _scaled(size, scale), scale) for size, scale in scales]
 
 
-def _factor(new: Dimension, old: Dimension) -> int:
-    if isinstance(new, int) and isinstance(old, int) and old and new % old == 0:
-        return new // old
-    return 1 if new == old else 0
+def _scale(old: Dimension, new: Dimension) -> float:
+    if isinstance(old, int) and isinstance(new, int) and old:
+        return new / old
+    return 1.0 if old == new else 0.0
+
+
+def _scaled(size: Dimension, scale: float) -> Dimension:
+    """The size times the scale, rounded down."""
+    if scale == 1:
+        return size
+    return int(size * scale) if isinstance(size, int) else 0
 
 
 def _scales(site: Site, own: TensorType) -> list[float]:
@@ -86,6 +94,14 @@ def _scales(site: Site, own: TensorType) -> list[float]:
     if scales is None or scales.size != own.rank:
         raise NotLiftedError("the scales are computed at run time")
     return [float(scale) for scale in scales.reshape(-1)]
+
+
+def _whole_factors(resized: Sequence[_Axis]) -> tuple[int, ...] | None:
+    """The factors of the axes behind the channels; None unless they are whole numbers."""
+    factors = [int(scale) if scale.is_integer() else 0 for _, _, scale in resized]
+    if factors[:2] != [1, 1] or min(factors) < 1:
+        return None
+    return tuple(factors[2:])
 
 
 def _repeated(site: Site, own: TensorType, factors: Sequence[int]) -> Value:
@@ -123,7 +139,7 @@ def _larger(own: TensorType, factors: Sequence[int]) -> tuple[Dimension, ...]:
     return (*own.shape[:2], *(product(pair) for pair in pairs))
 
 
-def _multiplied(site: Site, own: TensorType, mode: str, where: str) -> Value:
+def _multiplied(site: Site, own: TensorType, resized: Sequence[_Axis], mode: str, where: str) -> Value:
     """Products with the weights of every axis that is resized, the last one first."""
     is_cubic = mode == "cubic" and own.rank == _IMAGE
     if where not in COORDINATES or not (is_cubic or (mode == "linear" and own.rank == _VOLUME)):
@@ -133,7 +149,6 @@ def _multiplied(site: Site, own: TensorType, mode: str, where: str) -> Value:
         float(site.decimal("cubic_coeff_a", -0.75)) if is_cubic else None,
         excludes_outside=is_cubic and bool(site.integer("exclude_outside", 0)),
     )
-    resized = _resized(site, own)
     maps: list[tuple[int, Array]] = []
     for axis, (size, made, scale) in reversed(list(enumerate(resized))):
         if size == made and scale == 1:
@@ -148,28 +163,6 @@ def _multiplied(site: Site, own: TensorType, mode: str, where: str) -> Value:
         return site.add(Identity(), site.value(0))
     site.respell()
     return mapped(site, site.value(0), own.shape, maps, [made for _, made, _ in resized])
-
-
-def _resized(site: Site, own: TensorType) -> list[tuple[Dimension, Dimension, float]]:
-    """The size, the new size and the scale of each axis."""
-    if site.has(3):
-        pairs = zip(own.shape, site.sizes(3, "the size"), strict=True)
-        return [(old, new, _factor_of(old, new)) for old, new in pairs]
-    scales = zip(own.shape, _scales(site, own), strict=True)
-    return [(size, _scaled(size, scale), scale) for size, scale in scales]
-
-
-def _factor_of(old: Dimension, new: Dimension) -> float:
-    if isinstance(old, int) and isinstance(new, int) and old:
-        return new / old
-    return 1.0 if old == new else 0.0
-
-
-def _scaled(size: Dimension, scale: float) -> Dimension:
-    """The size times the scale, rounded down; 0 where it is not known."""
-    if scale == 1:
-        return size
-    return int(size * scale) if isinstance(size, int) else 0
 
 
 RESIZING: Mapping[str, Lifter] = {"Resize": _resize}

@@ -63,21 +63,22 @@ class _Window:
 def _conv(site: Site) -> tuple[Value, ...]:
     if site.type(0).rank != _RANK:
         return convolution(site)
-    if not _Window.of(site).is_along_depth:
-        window, (outputs, channels) = _Window.of(site), site.type(1).shape[:2]
+    window = _Window.of(site)
+    if not window.is_along_depth:
+        outputs, channels = site.type(1).shape[:2]
         if set(window.strides) != {1}:
             raise NotLiftedError("it convolves a volume, with strides")
         if not isinstance(outputs, int) or not isinstance(channels, int) or min(outputs, channels) < _ENOUGH:
             raise NotLiftedError(f"it convolves a volume of fewer than {_ENOUGH} channels")
-    return _volume(site)
+    return _volume(site, window)
 
 
 def _conv_for_gradients(site: Site) -> tuple[Value, ...]:
-    return _volume(site) if site.type(0).rank == _RANK else convolution(site)
+    return _volume(site, _Window.of(site)) if site.type(0).rank == _RANK else convolution(site)
 
 
-def _volume(site: Site) -> tuple[Value, ...]:
-    window, own, kernel = _Window.of(site), site.type(0), site.type(1)
+def _volume(site: Site, window: _Window) -> tuple[Value, ...]:
+    own, kernel = site.type(0), site.type(1)
     declared = site.integers("kernel_shape")
     if declared is not None and declared != window.sizes:
         raise NotLiftedError(f"kernel_shape {declared} is not that of the weight")

@@ -125,15 +125,10 @@ CASES: dict[str, Case] = {
 }
 
 
-@pytest.mark.parametrize(("opset", "single", "shape", "constants", "written"), CASES.values(), ids=CASES)
-def test_is_written_otherwise_and_computes_the_same(
-    opset: int,
-    single: onnx.NodeProto,
-    shape: tuple[int, ...],
-    constants: list[onnx.TensorProto],
-    written: str,
-) -> None:
-    content = made(single, shape, constants, opset)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_is_written_otherwise_and_computes_the_same(case: Case) -> None:
+    *given, written = case
+    content = made(*given)
     lifted = lift(load_model(content))
     assert not lifted.opaque
     assert all(group.respelled for group in lifted.groups.values())
@@ -172,15 +167,10 @@ LARGE = {
 }
 
 
-@pytest.mark.parametrize(("opset", "single", "shape", "constants", "reason"), LARGE.values(), ids=LARGE)
-def test_what_the_runtime_does_faster_stays(
-    opset: int,
-    single: onnx.NodeProto,
-    shape: tuple[int, ...],
-    constants: list[onnx.TensorProto],
-    reason: str,
-) -> None:
-    ((_, _, why),) = lift(load_model(made(single, shape, constants, opset))).opaque
+@pytest.mark.parametrize("case", LARGE.values(), ids=LARGE)
+def test_what_the_runtime_does_faster_stays(case: Case) -> None:
+    *given, reason = case
+    ((_, _, why),) = lift(load_model(made(*given))).opaque
     assert reason in why
 
 
@@ -207,7 +197,7 @@ def test_weights_are_those_of_the_runtime(coordinates: str, cubic: float | None)
     outside = (0,) if cubic is None else (0, 1)
     for size, made_, excludes in itertools.product((1, 2, 5), (1, 3, 10), outside):
         single = to_sizes(mode=mode, coordinate_transformation_mode=coordinates, exclude_outside=excludes)
-        content = made(single, (size, 1, size, 1), [sizes(size, 1, made_, 1)], 19)
+        content = made(19, single, (size, 1, size, 1), [sizes(size, 1, made_, 1)])
         (found,) = run(content, {"x": np.eye(size, dtype=np.float32).reshape(size, 1, size, 1)})
         weights = Interpolation(coordinates, cubic, excludes_outside=bool(excludes)).weights(
             size, made_, made_ / size
@@ -216,7 +206,7 @@ def test_weights_are_those_of_the_runtime(coordinates: str, cubic: float | None)
 
 
 def made(
-    single: onnx.NodeProto, shape: tuple[int, ...], constants: list[onnx.TensorProto], opset: int
+    opset: int, single: onnx.NodeProto, shape: tuple[int, ...], constants: list[onnx.TensorProto]
 ) -> bytes:
     """A model of one node, whose constants are known."""
     content = model([single], [value("x", shape)], [value("y", None)], constants, opset=opset)
